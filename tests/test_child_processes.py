@@ -53,13 +53,13 @@ CHILDREN = {
     """,
     "a broker": """
         from webdataset.stores import _broker
-        broker = _broker.take()
+        broker = _broker.take_broker()
         assert broker.ask("drop") is None
         print(broker._process.pid, flush=True)
     """,
     "a broker in the middle of a request": """
         from webdataset.stores import _broker
-        broker = _broker.take()
+        broker = _broker.take_broker()
         assert broker.ask("drop") is None
         _broker.send(broker._process.stdin, ("open_read", "pipe:sleep 1000", 5))
         print(broker._process.pid, flush=True)

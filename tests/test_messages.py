@@ -47,7 +47,7 @@ NO_REMEDY = {
     ("webdataset/stores/_fsspec.py", "StoreError"): "the text of the store itself",
     ("webdataset/stores/_http.py", "StoreError"): "retried; the last error says how often",
     ("webdataset/stores/_huggingface.py", "StoreError"): "retried; the last error says how often",
-    ("webdataset/stores/_local_files.py", "StoreError"): "the text of the operating system",
+    ("webdataset/stores/_system_errors.py", "StoreError"): "the text of the operating system",
     ("webdataset/stores/_request.py", "StoreError"): "retried; the last error says how often",
     ("webdataset/stores/_request.py", "StoreTimeout"): "retried; the last error says how often",
     ("webdataset/stores/_resuming_stream.py", "StoreError"): "retried; the last error says how often",

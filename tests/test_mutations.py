@@ -32,7 +32,7 @@ MUTATIONS = {
         "order/_steps.py", "else -(-self.samples // per_step)", "else self.samples // per_step", "pipeline/test_planned.py", "weights_sum",
     ),
     "a resume begins after what was done": (
-        "plan/_plan_progress.py", "self.remaining, self.taken = state.for_reader(self._me)", "pass",
+        "plan/_plan_progress.py", "self.remaining, self.taken = state.for_reader(self._identity)", "pass",
         "pipeline/test_planned_resuming.py", "resuming_twice",
     ),
     "a failed sample is tried again": (
@@ -52,7 +52,7 @@ MUTATIONS = {
         "state/test_every_stop_point.py", "stream_shuffled+in_stages",
     ),
     "a state between two passes knows where parts go on": (
-        "pipeline/_mix.py", "return _start([part.save_next() for part in self.parts])", "return None",
+        "pipeline/_nested.py", "return _start([part.save_next() for part in self.parts])", "return None",
         "pipeline/test_mix.py", "between_epochs",
     ),
     "an epoch that has ended is not continued": (

@@ -22,12 +22,12 @@ import pytest
 
 import webdataset as wds
 from webdataset import stores
-from webdataset.cache import FileCache, ShardCache, download
+from webdataset.cache import FileCache, MemoryOpener, ShardCache, download
 from webdataset.errors import StoreError, WebDatasetError
 from webdataset.index import IndexedShards, read_description
 from webdataset.interop import convert
 from webdataset.testing import ERRORS, FaultServer, SystemFaults
-from webdataset.tools import Options, map_shards
+from webdataset.tools import Options, map_shards, query, repair, sort
 from webdataset.writers import ShardWriter
 from wids import wids_cleanup, wids_dl
 
@@ -186,10 +186,44 @@ def converted(folder, urls):
     return keys == 2 * [f"0-{number}.bin" for number in range(3)]
 
 
+def sorted_in_runs(folder, urls):
+    """With temporary files."""
+    sort(local_copies(folder), f"{folder}/s.tar", Options(force=True), by="key", memory=10000)
+    with tarfile.open(folder / "s.tar") as tar:
+        return tar.getnames() == [f"{shard}-{number}.bin" for shard in range(3) for number in range(3)]
+
+
+def repaired(folder, urls):
+    paths = local_copies(folder)
+    for path in paths:
+        Path(path).write_bytes(Path(path).read_bytes()[:-1024])
+    (folder / "r").mkdir(exist_ok=True)
+    found = repair(paths, f"{folder}/r/", force=True)
+    assert all(one.output or "the disk" not in one.actions[0].what for one in found), "the shard is not to blame"
+    return [one.saved for one in found] == [3, 3, 3] or any(one.output is None for one in found)
+
+
+def uploaded(folder, urls):
+    """Through a temporary file, because a store wants to know the size first."""
+    sent = []
+    with stores.SpooledUpload(lambda file, size: sent.append(file.read(size))) as upload:
+        for _ in range(9):
+            upload.write(DATA[0])
+    return sent == [9 * DATA[0]]
+
+
+def in_memory(folder, urls):
+    opener = MemoryOpener()
+    return all(read(opener(url)) == data for url, data in zip(urls, DATA, strict=True))
+
+
 WORK = [
     cache_miss, cache_hit, cache_under_a_limit, file_cache, copied, written, looked_up, looked_up_over_http,
-    loaded_by_threads, loaded_by_processes, mapped, converted,
+    loaded_by_threads, loaded_by_processes, mapped, converted, sorted_in_runs, repaired, uploaded, in_memory,
 ]  # fmt: skip
+# What uses a disk, and what changes it: a disk that is gone, or is read-only from now on, refuses all of it.
+CHANGES = {"write", "writev", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate"}
+USES = {*CHANGES, "open", "read", "readv", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat", "flock"}
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +234,12 @@ def urls():
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
+def quick(monkeypatch, tmp_path_factory):
+    """Temporary files are in a folder of the test: a disk that is gone keeps them."""
     monkeypatch.setenv("WDS_RETRIES", "0")
+    monkeypatch.setattr("webdataset.stores._upload._IN_MEMORY", 1000)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("temporary")))
+    monkeypatch.setattr("webdataset.cache._memory_cache._MEMORY", str(tmp_path_factory.mktemp("memory")))
 
 
 def descriptors():
@@ -240,7 +278,7 @@ def ours():
 
 def attempt(work, folder, urls, number, error, *, lasting):
     """One run with one fault, and one without."""
-    case = f"{work.__name__}: call {number} fails with {errno.errorcode[error]}{', and later ones' if lasting else ''}"
+    case = f"{work.__name__}: call {number} fails with {errno.errorcode[error]}, later ones: {lasting}"
     folder.mkdir()
     stores.close_connections()
     before = descriptors()
@@ -259,6 +297,9 @@ def attempt(work, folder, urls, number, error, *, lasting):
     if faults.struck in {"pipe", "fork"}:
         left = close_pipes(left)
     assert not left, f"{case} ({faults.struck}): descriptors are left: {left}"
+    if "unlink" in str(lasting):  # what could not be removed: another process does, because this one lives
+        for path in folder.rglob(".*.part"):
+            path.unlink()
     try:
         assert work(folder, urls), f"{case} ({faults.struck}): the next run has a wrong result"
     except WebDatasetError as failure:
@@ -285,6 +326,17 @@ def test_a_sample_of_the_calls_fails(work, tmp_path, urls):
     for turn, number in enumerate(sorted(rng.sample(range(1, calls + 1), min(calls, some)))):
         error = ERRORS[turn % len(ERRORS)]
         attempt(work, tmp_path / f"{number}", urls, number, error, lasting=bool(turn % 2))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    ("error", "refused"), [(errno.EROFS, CHANGES), (errno.ESTALE, USES)], ids=["read-only", "gone"]
+)
+@pytest.mark.parametrize("work", [work for work in WORK if work is not loaded_by_processes])
+def test_the_disk_is_gone_from_some_call_on(work, error, refused, tmp_path, urls):
+    calls = calls_of(work, tmp_path / "count", urls)
+    for number in sorted(random.Random(work.__name__).sample(range(1, calls + 1), 4)):
+        attempt(work, tmp_path / f"{number}", urls, number, error, lasting=refused)
 
 
 @pytest.mark.long
@@ -427,3 +479,43 @@ def test_thirty_two_descriptors(tmp_path, urls):
             assert work(tmp_path / work.__name__, urls)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def recorded_in_sqlite(folder):
+    return [len(list(wds.DBCache(str(folder / "d"))(range(1000)))) for _ in range(2)] == [1000] * 2
+
+
+def recorded_in_lmdb(folder):
+    pytest.importorskip("lmdb")
+    return [len(list(wds.LMDBCached(str(folder / "d"), map_size=1e7)(range(1000)))) for _ in range(2)] == [1000] * 2
+
+
+def queried(folder):
+    pytest.importorskip("duckdb")
+    with query("select key from samples", f"{folder}/l-{{0..2}}.tar") as answer:
+        return len(list(answer.keys())) == 9
+
+
+@pytest.mark.parametrize("work", [recorded_in_sqlite, recorded_in_lmdb, queried])
+def test_databases_whose_disk_is_full_at_any_size(work, tmp_path, monkeypatch):
+    """Their libraries write themselves; a limit of the size of files is like a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    failures = 0
+    for size in (0, 1000, 9000, 20000, 30000, 40000, 60000, 1 << 20):
+        folder = make(tmp_path / f"{size}")
+        monkeypatch.setattr("tempfile.tempdir", str(make(folder / "temporary")))
+        local_copies(folder)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        try:
+            assert work(folder)
+        except StoreError:
+            failures += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert work(folder), "the next run"
+    assert 0 < failures < 8
+
+
+def make(folder):
+    folder.mkdir()
+    return folder

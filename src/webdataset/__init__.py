@@ -1,8 +1,8 @@
 """Training data from plain tar shards: `import webdataset as wds`.
 
 Names are loaded when they are first used, so the import itself costs a few milliseconds and pulls in neither NumPy nor
-torch. The public project's module names (`webdataset.filters`, `webdataset.tariterators`, …) live in `legacy/`, which
-is put on this package's path.
+torch. The public project's module names (`webdataset.filters`, `webdataset.tariterators`, …) are in `legacy/`, which is
+added to the path of this package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 
-if TYPE_CHECKING:  # what `_HOME` says, in words that editors and type checkers understand; a test compares the two
+if TYPE_CHECKING:  # the table `_FILES` as imports, for editors and type checkers; a test compares the two
     from webdataset import cache as cache
     from webdataset import handlers as handlers
     from webdataset import interop as interop
@@ -177,8 +177,8 @@ __version__ = "2.0.0"
 
 __path__.append(str(Path(__file__).parent / "legacy"))
 
-# Where each public name lives.
-_HOME = {
+# The module of each public name.
+_FILES = {
     "webdataset.older": (
         "ChoppedDataset Composable Dataset FakeLength MultiDataset Processor PytorchShardList ResizedDataset "
         "SampleEqually ShardList Shorthands cached_tarfile_samples cached_tarfile_to_samples cached_url_opener "
@@ -223,7 +223,7 @@ _MODULES = (
     "autodecode cache compat extradatasets filters gopen handlers interop iterators mix pipeline pytorch shardlists "
     "tariterators tenbin utils writer"
 )
-_LAZY = {name: module for module, names in _HOME.items() for name in names.split()}
+_LAZY = {name: module for module, names in _FILES.items() for name in names.split()}
 
 __all__ = sorted([*_LAZY, *_MODULES.split(), "__version__", "pytorch_weights_only"])  # noqa: PLE0605  # from the table
 

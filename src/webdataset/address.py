@@ -4,7 +4,7 @@ A plain `str` was written by the user, in code, on the command line or in the en
 from data is an `Address`: a `str` that also knows its `birth` and its `home`. It behaves as text everywhere
 (`sample["__url__"]`, dictionary keys, JSON, logging) but for its `repr`, which has no secrets, and survives pickling
 and copying. `str(address)` and every other operation on text returns plain text; `like` makes an address of it again.
-The text alone is harmless as well, because an address is checked when it is read, not only when it is opened.
+The text alone makes no command either, because an address is checked when it is read, not only when it is opened.
 
 `webdataset.stores` decides, by one table, who may open what (`stores/_trust.py`).
 """
@@ -32,7 +32,7 @@ class Birth(Enum):
     FILE = "a local path"  # a path object, or a file found in a local directory: never parsed
     MAPPING = "a description that a program passed as a dict"
     DESCRIPTION = "a dataset description"
-    SPEC = "a YAML spec"
+    SPEC = "a spec, list or table"
     LISTING = "a remote listing"
     REDIRECT = "an HTTP redirect"
     CONTENT = "the contents of a shard"
@@ -115,7 +115,7 @@ def is_from_data(url: str) -> bool:
 
 
 def like(url: str, text: str) -> str:
-    """A text made of an address (the name of its index, say), with the birth and home of the address.
+    """Return a text made of an address, such as that of its index, with the birth and home of the address.
 
     >>> like("a.tar", "a.idx"), like(Address("b.tar", Birth.CONTENT), "b.idx").birth.name
     ('a.idx', 'CONTENT')
@@ -129,11 +129,11 @@ _FOR_USERS = re.compile(r"-$|[A-Za-z][A-Za-z0-9+.\-]+:(?!//)")
 
 
 def in_use(urls: Iterable[str], *, rewritten: bool = False) -> list[str]:
-    """The addresses of a list, known from now on by their text in checkpoints as long as a dataset has them.
+    """Return the addresses of a list, remembered by their text in checkpoints as long as a dataset has them.
 
     A checkpoint contains redacted addresses. `from_checkpoint` finds the address again, with its secrets and its birth;
-    of several that differ in their secrets only, each has a number. A long list of ordinary addresses is not
-    remembered: they are opened all the same.
+    of several that differ only in their secrets, each has a number. Ordinary addresses, of which a list may have many,
+    need not be remembered.
 
     >>> shards = in_use(["https://me:secret@h/a.tar", "https://you:secret@h/a.tar"])
     >>> [as_checkpoint(shard) for shard in shards]
@@ -143,7 +143,7 @@ def in_use(urls: Iterable[str], *, rewritten: bool = False) -> list[str]:
 
     Args:
         urls: the addresses.
-        rewritten: whether another address may be opened in the place of one, such as a command.
+        rewritten: whether another address, such as a command, may be opened in place of an address.
     """
     found: list[str] = []
     alike: dict[str, dict[str, int]] = {}
@@ -166,7 +166,7 @@ def _remembered(url: str, clean: str, *, rewritten: bool = False) -> Address | s
 
 
 def as_checkpoint(url: str) -> str:
-    """The text of an address for a checkpoint: plain and without secrets.
+    """Return the text of an address for a checkpoint, without secrets.
 
     >>> as_checkpoint("https://h/a.tar?token=abc")
     'https://h/a.tar?token=***'
@@ -179,7 +179,7 @@ def _numbered(clean: str, number: int) -> str:
 
 
 def from_checkpoint(text: str) -> Address:
-    """The address of the dataset that a checkpoint means; one that no dataset here has is data, and runs no command.
+    """Return the address that a checkpoint means; one that no dataset of this process has is data, and runs no command.
 
     >>> from_checkpoint("a.tar"), from_checkpoint("pipe:cat a.tar").birth.name
     ('a.tar', 'CHECKPOINT')
@@ -189,14 +189,14 @@ def from_checkpoint(text: str) -> Address:
 
 @contextmanager
 def own_addresses(addresses: Callable[[], Mapping[str, Address]]) -> Iterator[None]:
-    """In this block a checkpoint means these addresses first: another dataset may have some of the same text.
+    """Look up addresses of a checkpoint first among these: another dataset may have addresses with the same text.
 
     >>> with own_addresses(lambda: {"https://***@h/a.tar": Address("https://me:secret@h/a.tar")}):
     ...     print(from_checkpoint("https://***@h/a.tar"))
     https://me:secret@h/a.tar
 
     Args:
-        addresses: asked when an address is looked for.
+        addresses: called when an address is looked up.
     """
     token = _own_addresses.set(addresses)
     try:

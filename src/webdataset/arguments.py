@@ -1,10 +1,10 @@
-"""Arguments, checked where they are written: a wrong one fails in the constructor and says what would be right."""
+"""Checks of arguments: a wrong argument is an error in the constructor, which says what was expected."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
@@ -27,7 +27,7 @@ def require_callable(stage: str, /, **arguments: Any) -> None:
 
 
 def require_callable_or_none(stage: str, /, **arguments: Any) -> None:
-    """The same, where None means the default."""
+    """Refuse anything that cannot be called, except None for the default."""
     require_callable(stage, **{name: value for name, value in arguments.items() if value is not None})
 
 
@@ -42,7 +42,7 @@ def is_number(value: Any) -> TypeGuard[float]:
 
 
 def require_count(what: str, name: str, value: Any, *, least: int | None = None) -> int:
-    """An integer, also when it came as `1e4` or as a NumPy integer.
+    """Return an argument as an integer; it may be given as `1e4` or as a NumPy integer.
 
     >>> require_count("batched", "batchsize", 1e2, least=1)
     100
@@ -77,7 +77,7 @@ def require_number(what: str, name: str, value: Any, *, least: float, most: floa
 
 
 def require_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """Refuse a value that is none of those that there are.
+    """Refuse a value that is none of the choices.
 
     >>> require_choice("missing", "ignore", ("error", "skip"))
     Traceback (most recent call last):
@@ -85,3 +85,12 @@ def require_choice(name: str, value: Any, choices: Collection[Any]) -> None:
     """
     if value not in choices:
         raise SpecError(f"{name}={value!r}: expected one of {', '.join(map(str, choices))}")
+
+
+def in_order(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values as a tuple. Those of a set are sorted: it has another order in each process.
+
+    >>> in_order(["b", "a"]), in_order({"b", "a"})
+    (('b', 'a'), ('a', 'b'))
+    """
+    return tuple(sorted(values, key=str) if isinstance(values, set | frozenset) else values)

@@ -1,4 +1,4 @@
-"""The memory of batches: in a worker process it is shared memory, so that sending them copies nothing."""
+"""The memory of batches: in a worker process it is shared memory, so that batches are not copied when they are sent."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _allocate: Allocate | None = None
 
 
 def use_for_batches(allocate: Allocate) -> None:
-    """Allocate the batches of this process elsewhere.
+    """Allocate the batches of this process with this function.
 
     Args:
-        allocate: returns so many bytes, or None.
+        allocate: returns memory of so many bytes, or None for ordinary memory.
     """
     global _allocate  # noqa: PLW0603 - one place for the whole process, which is a worker
     _allocate = allocate
 
 
 def empty_batch(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """As `numpy.empty`, for a batch.
+    """Return an array as `numpy.empty` does, in the memory of batches.
 
     >>> empty_batch((2, 3), np.dtype("f4")).shape
     (2, 3)

@@ -2,16 +2,16 @@
 
 Three ways, for three kinds of children:
 
-* `Guard` is a process group for a command. Its leader is a small shell, which waits for the end of a pipe that only
-  this process holds, and then kills the group. `run_shell` runs a command in one.
+* `Guard` is a process group for a command. Its leader is a small shell, which reads from a pipe whose other end only
+  this process has open, and kills the group when that end is closed. `run_shell` runs a command in such a group.
 * `Lifeline` is such a pipe for a Python program of ours, which calls `end_with_lifeline` first of all.
 * `end_with(parent)` is called first of all in a worker process of `multiprocessing`. Linux then kills the worker when
-  its parent ends (`PR_SET_PDEATHSIG`); where that is not possible a thread watches the parent. `end_with_loader` does
-  so in a worker process that another package has started.
+  its parent ends (`PR_SET_PDEATHSIG`); where that is not possible a thread waits for the end of the parent.
+  `end_with_loader` does the same in a worker process that another package has started.
 
-`PR_SET_PDEATHSIG` follows the *thread* that started the child. It is used only where that is the main thread, which
-lives as long as its process. A pipe has no such limit: the system closes it when the process is gone. Forked children
-close their copies of it.
+`PR_SET_PDEATHSIG` depends on the *thread* that started the child. It is used only if that is the main thread, which
+exists as long as its process. A pipe has no such limit: the system closes it when the process has ended. Forked
+children close their copies of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import shutil
 import signal
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from webdataset.errors import CommandFailed
+from webdataset.redact import warn
 
 if TYPE_CHECKING:  # loaded with the first command: 4 ms
     import subprocess
@@ -45,12 +45,12 @@ _HINTS = {
     errno.ENOMEM: "free some memory",
 }
 
-# Waits for "done", or for the end of the process that started it. `kill 0` in a command is not for this shell.
+# Waits for "done", or for the end of the process that started it. The trap makes it survive a `kill 0` in a command.
 _WATCH = "trap '' HUP INT QUIT TERM; read -r word || kill -s KILL 0"
 
 
 def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-    """Start a process; where the system cannot, that is our error. The caller adds the place.
+    """Start a process, or raise our error if the system cannot start it; the caller adds where that happened.
 
     >>> start(["no-such-program"])
     Traceback (most recent call last):
@@ -85,8 +85,6 @@ def reap(process: subprocess.Popen[bytes]) -> int:
     >>> reap(process)
     -9
     """
-    if os.name != "posix":
-        return process.wait()
     if process.returncode is None:
         try:
             process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
@@ -96,10 +94,10 @@ def reap(process: subprocess.Popen[bytes]) -> int:
 
 
 class Guard:
-    """A process group for one command, which is killed when this process ends, or drops it, before `release`.
+    """A process group for one command, which is killed if this process ends, or deletes the guard, before `release`.
 
-    The group is there before the command, so that there is no moment in which a signal or an exception here could
-    leave an unknown command behind: what is raised inside `subprocess.Popen` takes the number of its child with it.
+    The group exists before the command, so a signal or an exception here can at no moment leave an unknown command
+    running: after an exception inside `subprocess.Popen` the number of its child is not known.
 
     >>> import subprocess
     >>> guard = Guard()
@@ -114,7 +112,7 @@ class Guard:
 
         with _starting():
             shell_end, own_end = os.pipe()
-        # Not a pipe of Popen, which stays open when that is dropped before its process has ended.
+        # Not a pipe of Popen, which stays open if the Popen object is deleted before its process has ended.
         self._pipe = os.fdopen(own_end, "wb", buffering=0)
         try:
             self._shell = start(
@@ -122,7 +120,7 @@ class Guard:
                 stdin=shell_end,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                process_group=0,  # a Ctrl-C is for this process, which ends the command
+                process_group=0,  # so that Ctrl-C is sent to this process only, which ends the command
             )
         except BaseException:
             self._pipe.close()
@@ -133,7 +131,7 @@ class Guard:
         _open_pipes.add(self)
 
     def release(self) -> None:
-        """The command has ended: what it left running on purpose goes on."""
+        """Release the group of a command that has ended: processes that it left running on purpose go on."""
         if self._shell.returncode is None:
             with suppress(BrokenPipeError):  # the shell was killed
                 self._pipe.write(b"done\n")
@@ -145,11 +143,11 @@ class Guard:
         if self._shell.returncode is None:
             self._kill_group()
             self._pipe.close()
-            reap(self._shell)  # without its leader nothing can join the group any more
-            self._kill_group()  # a command that joined it in between
+            reap(self._shell)  # without its leader no process can join the group any more
+            self._kill_group()  # for a command that joined the group in between
 
     def forget(self) -> None:
-        """In a forked child: the shell is a child of the parent."""
+        """Close this copy in a forked child: the shell is a child of the parent."""
         self._pipe.close()
         self._shell.returncode = 0
 
@@ -159,15 +157,15 @@ class Guard:
 
 
 def run_shell(command: str, *, timeout: float | None = None, guard: Guard | None = None, **options: Any) -> int:
-    """Run a shell command to its end and return its status; with this process, or a timeout, all it started ends.
+    """Run a shell command and return its status; kill all it started if this process ends or the time is over.
 
     >>> run_shell("exit 3")
     3
 
     Args:
-        command: for `shell`; the failure of any part of it is its failure.
-        timeout: seconds, after which `subprocess.TimeoutExpired` is raised.
-        guard: one by which another thread can kill the command.
+        command: for `shell`; it fails if any part of it fails.
+        timeout: seconds after which `subprocess.TimeoutExpired` is raised.
+        guard: a guard that another thread can use to kill the command.
         options: more arguments for `subprocess.Popen`.
     """
     guard, process = guard or Guard(), None
@@ -184,7 +182,7 @@ def run_shell(command: str, *, timeout: float | None = None, guard: Guard | None
 
 
 def shell(command: str) -> list[str]:
-    """What runs a command line: bash, which notices the failure of every part of it; else sh, and a warning.
+    """Return the program that runs a command line: bash, which reports if any part of it fails; else sh, and warn.
 
     >>> shell("false | cat")[1:]
     ['-o', 'pipefail', '-c']
@@ -193,14 +191,12 @@ def shell(command: str) -> list[str]:
     if bash is not None:
         return [bash, "-o", "pipefail", "-c"]
     if "|" in command:
-        warnings.warn(
-            "bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2
-        )
+        warn("bash is not installed: sh does not report the failure of a command before the last '|'", stacklevel=2)
     return ["/bin/sh", "-c"]
 
 
 def accepted(command: str) -> set[int]:
-    """Its exit statuses that are no failure: a part of it may be ended because the next one stopped reading.
+    """Return the exit statuses of a command that are no failure: SIGPIPE ends a part if the next one stops reading.
 
     >>> accepted("true"), accepted("yes | head")
     ({0}, {0, 141})
@@ -214,19 +210,22 @@ def _bash() -> str | None:
 
 
 def exit_on(number: int, status: int) -> None:
-    """Raise `SystemExit` when this signal arrives, once, so that what is being written is removed on the way out.
+    """Raise `SystemExit` when this signal arrives, once, so that `finally` blocks remove unfinished files.
 
-    An exception that is raised while a finalizer or a weak reference's callback runs is dropped by Python, and the
-    process would go on: then the signal is sent again.
+    Python drops an exception that is raised in a finalizer or in the callback of a weak reference, and the process
+    would go on: then the signal is sent again. A signal that is ignored stays so, as SIGHUP under `nohup`.
     """
+    if signal.getsignal(number) is signal.SIG_IGN:
+        return
     earlier = sys.unraisablehook
 
     def stop(_number: int, _frame: Any) -> None:
-        signal.signal(number, signal.SIG_IGN)  # another one would interrupt the cleaning up
+        signal.signal(number, signal.SIG_IGN)  # a second signal would interrupt the `finally` blocks
         raise SystemExit(status)
 
     def dropped(unraisable: sys.UnraisableHookArgs) -> None:
-        if isinstance(unraisable.exc_value, SystemExit):
+        arrived = signal.getsignal(number) is signal.SIG_IGN
+        if arrived and isinstance(unraisable.exc_value, SystemExit):
             signal.signal(number, stop)
             threading.Timer(_SOON, os.kill, (os.getpid(), number)).start()  # after the finalizer
         else:
@@ -248,7 +247,7 @@ class Lifeline:
         _open_pipes.add(self)
 
     def started(self) -> None:
-        """The child has its copy: close ours."""
+        """Close this copy of the child's end: the child has started, with a copy of its own."""
         os.close(self.child_end)
 
     def close(self) -> None:
@@ -273,7 +272,7 @@ def end_with_lifeline(descriptor: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """Who starts a child: made by `Parent.here()` before the start, passed to the child, given to `end_with`."""
+    """The process that starts a child: made by `Parent.here()` before the start, for `end_with` in the child."""
 
     process: int
     in_main_thread: bool
@@ -295,9 +294,9 @@ def end_with(parent: Parent) -> None:
     """
     global _ends_with_parent  # noqa: PLW0603 - a process has one parent
     _ends_with_parent = os.getpid()
-    is_direct = os.getppid() == parent.process  # not so under forkserver, nor when the parent is gone already
+    is_direct = os.getppid() == parent.process  # not with a fork server, nor if the parent has ended already
     if is_direct and parent.in_main_thread and _ask_linux_to_kill():
-        if os.getppid() != parent.process:  # it ended before Linux was asked
+        if os.getppid() != parent.process:  # it ended before the call
             _end_now()
         return
     threading.Thread(target=_watch_parent, args=(parent,), name="webdataset-parent", daemon=True).start()
@@ -306,7 +305,7 @@ def end_with(parent: Parent) -> None:
 def end_with_loader() -> None:
     """End this worker process of another package's loader when its parent ends; more calls do nothing.
 
-    While one of torch's waits for a command or a server, it does not look for its parent.
+    torch's own workers do not check for their parent while they wait for a command or a server.
     """
     import multiprocessing
 
@@ -333,7 +332,7 @@ def _watch_parent(parent: Parent) -> None:
     if hasattr(os, "pidfd_open"):
         with suppress(ProcessLookupError):
             multiprocessing.connection.wait([os.pidfd_open(parent.process)])
-    elif known is not None:  # children that the parent forked later hold copies of this pipe
+    elif known is not None:  # second choice: children that the parent forked later have copies of this pipe
         multiprocessing.connection.wait([known.sentinel])
     else:
         return
@@ -341,11 +340,11 @@ def _watch_parent(parent: Parent) -> None:
 
 
 def _end_now() -> NoReturn:
-    """End without cleaning up: the process that would want it is gone, and finalizers might wait for it."""
+    """End this process without finalizers, which might wait for the process that has ended."""
     os._exit(1)
 
 
-_ends_with_parent = 0  # the process that `end_with` was called in; a forked child is another one
+_ends_with_parent = 0  # the id of the process that called `end_with`; a forked child has another one
 _open_pipes: weakref.WeakSet[Guard | Lifeline] = weakref.WeakSet()
 
 
@@ -355,5 +354,4 @@ def _after_fork() -> None:
     _open_pipes.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)

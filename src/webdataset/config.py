@@ -17,7 +17,7 @@ from typing import Any
 from webdataset.errors import SpecError, UnsafeContent
 from webdataset.redact import is_secret_name, redacted
 
-# In the names of variables that a file asks for, more words are suspicious than in a parameter of an address.
+# In the names of variables in a file, more words are suspicious than in a parameter of an address.
 _MAYBE_SECRET = re.compile(r"key|pass|pwd|cred|auth|webhook|(?:^|_)pat(?:_|$)", re.IGNORECASE)
 
 

@@ -12,7 +12,10 @@ from typing import Any, ClassVar
 
 from webdataset.redact import redacted
 
-identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # a checkpoint asks for the text
+identifies: ContextVar[bool] = ContextVar("webdataset_identifies", default=False)  # the text is for a checkpoint
+# The `repr` of a string, and of a set of strings.
+_WORD = r"'(?:[^'\\]|\\.)*'" r'|"(?:[^"\\]|\\.)*"'
+_SET = rf"\{{((?:{_WORD})(?:, (?:{_WORD}))+)\}}"
 
 
 class Described:
@@ -34,7 +37,7 @@ class Described:
 
 
 def call(name: str, /, *args: Any, **kwargs: Any) -> str:
-    """The text of a call.
+    """Return the text of a call.
 
     >>> call("map", len, handler=print)
     'map(len, handler=print)'
@@ -44,7 +47,7 @@ def call(name: str, /, *args: Any, **kwargs: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as written in a call: functions by their names, nothing with a memory address.
+    """Return a value as written in a call: functions by their names, and no memory addresses.
 
     >>> shown(functools.partial(int, base=2))
     'partial(int, base=2)'
@@ -63,7 +66,7 @@ def shown(value: Any) -> str:
         return str(name).replace("<locals>.", "")
     if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009 – mypy takes the method for bound
         return f"<{type(value).__qualname__}>"
-    return redacted(without_addresses(repr(value)))
+    return redacted(same_everywhere(repr(value)))
 
 
 def counted(number: int, noun: str) -> str:
@@ -76,7 +79,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
-    """What a message about unknown names adds: the names that are nearly the same.
+    """Return the end of a message about unknown names: the known names that are nearly the same.
 
     >>> did_you_mean(["shardshufle"], ["shardshuffle", "seed"]), did_you_mean(["xyz"], ["seed"])
     ('; did you mean shardshuffle?', '')
@@ -89,7 +92,7 @@ def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
 
 
 def refuse_unknown(what: str, given: Iterable[str], *takers: Callable[..., Any]) -> None:
-    """Refuse keywords that none of some functions takes, as Python does, and name those that are nearly the same.
+    """Refuse keywords that none of these functions takes, as Python does, and name those that are nearly the same.
 
     >>> refuse_unknown("print", ["ends"], print)
     Traceback (most recent call last):
@@ -104,12 +107,13 @@ def refuse_unknown(what: str, given: Iterable[str], *takers: Callable[..., Any])
         raise TypeError(f"{what} has no parameter {', '.join(unknown)}{advice}")
 
 
-def without_addresses(text: str) -> str:
-    """A text in which functions and objects have no address: the same in every process.
+def same_everywhere(text: str) -> str:
+    """Return a text without memory addresses of functions and objects, and with sorted sets: the same in every process.
 
-    >>> without_addresses("Decoder(<function decode at 0x7f00>, <a.B object at 0x7f01>)")
-    'Decoder(decode, <a.B object>)'
+    >>> same_everywhere("Decoder(<function decode at 0x7f00>, <a.B object at 0x7f01>, {'b', 'a'})")
+    "Decoder(decode, <a.B object>, {'a', 'b'})"
     """
+    text = re.sub(_SET, lambda found: f"{{{', '.join(sorted(re.findall(_WORD, found[1])))}}}", text)
     text = re.sub(
         r"<(?:bound method|built-in function|built-in method|function|class) ([\w.<>]+)[^<>]* at 0x[0-9a-f]+>",
         r"\1",

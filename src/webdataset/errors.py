@@ -25,12 +25,12 @@
     └── MissingDependency (ImportError)     an extra is not installed
 
 Every class is also the builtin (or `tarfile`) exception that a caller of the public library would have caught.
-A message says what happened, where, and what to do. `Where` is completed on the way out: each layer adds the parts
-that it knows with `located`.
+A message says what happened, where, and what to do. `Where` is completed while the error passes up: each layer adds the
+parts that it knows with `located`.
 
-No secret leaves through an error, and no character that a terminal obeys. What an error says is redacted when it is
-created, and so is the exception that is being handled at that moment, with all its causes: it becomes the cause or the
-context of the new error.
+An error contains no secrets and no control characters for a terminal. Its text is redacted when it is created, and so
+is the exception that is being handled at that moment, with all its causes: it becomes the cause or the context of the
+new error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SHOWN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where in the data an error happened; unknown parts are None. The shard's address is redacted.
+    """Where in the data an error happened; parts that are not known are None. The shard's address is redacted.
 
     >>> str(Where(shard="a.tar", offset=1536, key="0001"))
     'sample 0001, a.tar, byte 1536'
@@ -75,7 +75,7 @@ class Where:
 
 
 def _short(value: Any) -> str:
-    """One line, and the beginning only of a text that is too long: a command may have 100,000 characters."""
+    """Return a text in one line, cut if it is long: a command may have 100,000 characters."""
     text = printable(str(value))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 

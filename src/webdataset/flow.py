@@ -12,10 +12,12 @@ One invariant makes a whole pipeline resumable:
     **Progress is what a stage has taken from upstream and not yet yielded. Change it before you yield.**
 
 So a fresh start is a resume from an empty progress, the state of a pipeline is the flat list of its stages' progresses,
-and no stage mentions another. A buffer saves the *origins* of what it holds, never payloads: `Progress.origin` tells
-where the item that was yielded last came from, and a `Source` can read an origin again.
+and no stage refers to another. A buffer saves the *origins* of its items, never the items: `Progress.origin` is where
+the item that was yielded last came from, and a `Source` can read an item again by its origin.
 
-This file knows nothing of tar, torch or threads.
+By convention `at` is the progress of the stage, and `during` the pass.
+
+This file does not use tar, torch or threads.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ Recall = Callable[[Json], Any]
 
 
 class _Drop:
-    """The one value that a per-item function returns to leave the item out; None is an ordinary item."""
+    """The value that a per-item function returns to leave the item out; None is an ordinary item."""
 
     def __repr__(self) -> str:
         return "DROP"
@@ -54,22 +56,22 @@ DROP: Final = _Drop()
 
 
 class StepByStepError(Exception):
-    """Raised by a function of columns for samples that must be taken one by one; what is wrong is found there."""
+    """Raised by a function of columns for samples that must be processed one by one, which finds the error, if any."""
 
 
 class EndOfStreamError(Exception):
-    """A handler said stop. The stage that catches it sets `Progress.stopped` and yields nothing more."""
+    """A handler has ended the stream. The stage that catches this sets `Progress.stopped` and yields nothing more."""
 
 
-# Returns when those that came before were through: a handler may count, so it is asked in the order of the items.
+# Waits for the items before this one: a handler may count, so it must be called in the order of the items.
 turn: ContextVar[Callable[[], None]] = ContextVar("webdataset_turn", default=lambda: None)
 
 
 def ask_handler(handler: Handler, error: Exception, key: str | None = None, shard: str | None = None) -> None:
-    """Return if the handler says to go on after this failure; what was left out is noted.
+    """Call the handler about a failure; return, and note what was left out, if the handler returns True.
 
     Raises:
-        EndOfStreamError: the stream is to end here.
+        EndOfStreamError: the handler returned False: the stream ends here.
     """
     try:
         turn.get()()
@@ -87,26 +89,26 @@ class Origin(NamedTuple):
     Origin(shard='a.tar', number=3, offset=4096)
     """
 
-    shard: Json  # as `url_as_json` says
+    shard: Json  # from `url_as_json`
     number: int
     offset: int
 
 
 class Drawn(Address):
-    """The address of a shard that may come more than once in a pass, with a number that tells the times apart.
+    """The address of a shard that may come more than once in a pass, with a number that is different each time.
 
     >>> Drawn("a.tar", 7), Drawn("a.tar", 7).draw
     ('a.tar', 7)
 
-    It is an address like any other, also as `__url__` of samples; but what is left to chance is another each time a
-    sample comes.
+    It is an address like any other, also as `__url__` of samples; but random choices for a sample are different each
+    time the sample comes.
     """
 
     __slots__ = ("draw",)
     draw: int
 
     def __new__(cls, url: str, draw: int) -> Self:
-        """The address, and the number."""
+        """Make an address with a number."""
         self = super().__new__(cls, url)
         self.draw = draw
         return self
@@ -117,7 +119,7 @@ class Drawn(Address):
 
 
 def url_as_json(url: str) -> Json:
-    """An address for a checkpoint, with its draw.
+    """Return an address as JSON for a checkpoint, with its draw.
 
     >>> url_as_json("a.tar"), url_as_json(Drawn("a.tar", 7))
     ('a.tar', ['a.tar', 7])
@@ -127,7 +129,7 @@ def url_as_json(url: str) -> Json:
 
 
 def url_from_json(saved: Json) -> str:
-    """The address again.
+    """Return an address from its JSON.
 
     >>> url_from_json("a.tar"), url_from_json(["a.tar", 7]).draw
     ('a.tar', 7)
@@ -136,7 +138,7 @@ def url_from_json(saved: Json) -> str:
 
 
 def digest(*parts: int | str) -> int:
-    """A 64-bit number that depends on the parts alone: not on the process, the platform or PYTHONHASHSEED.
+    """Return a 64-bit number that depends on the parts alone: not on the process, the platform or PYTHONHASHSEED.
 
     >>> digest("shards", 0, 1)
     8940338780190064119
@@ -148,9 +150,14 @@ def digest(*parts: int | str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass over the data: everything that may decide an order. `stage` tells equal stages apart.
+    """One pass over the data: everything that may decide an order.
 
-    `origins` says that a later stage holds items, and saves their origins.
+    Attributes:
+        seed: of the pipeline.
+        epoch: the number of the pass.
+        world: the rank and worker of this process.
+        stage: the number of the stage, which makes the random choices of equal stages different.
+        origins: whether a later stage holds items, and saves their origins.
 
     >>> Pass(seed=1, epoch=2).rng().random() == Pass(seed=1, epoch=2).rng().random()
     True
@@ -165,7 +172,7 @@ class Pass:
     origins: bool = False
 
     def rng(self, *salt: int | str, seed: int | None = None) -> random.Random:
-        """A generator of this pass's own; `seed` replaces the pass's seed."""
+        """Return a random generator for this pass and stage; `seed` replaces the pass's seed."""
         return random.Random(digest(self.seed if seed is None else seed, self.epoch, self.stage, *salt))
 
 
@@ -174,7 +181,7 @@ class PerItem(ABC):
 
     @property
     def may_drop(self) -> bool:
-        """Whether an item may be left out; where a handler is asked about failures, it may."""
+        """Whether an item may be left out: a handler may skip it."""
         return getattr(self, "handler", reraise_exception) is not reraise_exception
 
     def count(self, items: int) -> int | None:
@@ -186,9 +193,9 @@ class PerItem(ABC):
         """The function for this pass: returns the new item or `DROP`; raises `EndOfStreamError` to end the stream."""
 
     def on_columns(self) -> Callable[[Columns], Columns] | None:
-        """The same for many items at once, cheap and without side effects; None where only one at a time will do.
+        """Return a function of many items as columns, fast and without side effects; None if there is none.
 
-        It raises any exception where the function would not give a result for every item.
+        It may raise any exception if the function of one item would not return a result for every item.
         """
         return None
 
@@ -198,7 +205,7 @@ class PerItem(ABC):
 
 
 def apply_each(functions: Sequence[Callable[[Any], Any]], items: Iterator[Any]) -> Iterator[Any]:
-    """Take every item through all functions in one loop.
+    """Apply all functions to every item, in one loop.
 
     >>> list(apply_each([lambda n: n + 1, lambda n: n * n if n % 2 else DROP], iter(range(4))))
     [1, 9]
@@ -214,7 +221,7 @@ def apply_each(functions: Sequence[Callable[[Any], Any]], items: Iterator[Any]) 
 
 
 def fuse(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    """One function out of several; `DROP` ends the way through early.
+    """Return several functions as one; after `DROP` the others are not called.
 
     >>> fuse([abs, str])(-2)
     '2'
@@ -235,11 +242,13 @@ def fuse(functions: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 class Progress:
     """What a stage has taken from upstream and not yet yielded; this base holds nothing.
 
-    `upstream` is wired by the pipeline: the nearest progress before this one that can tell an origin. A stage that
-    takes its whole input before it hands anything on sets `rewinds`: it takes it all again on resume, and what is
-    upstream starts afresh, with what `save_start` says. One whose stream a handler has ended sets `stopped`: on resume
-    it is not run. A source that changes its progress and hands an item on in one step, with no call in between, sets
-    `interrupted` if Ctrl-C comes while it makes an item: its progress is certain, and the stages after it only wait.
+    Attributes:
+        upstream: the nearest progress before this one that has an origin of its own; set by the pipeline.
+        rewinds: set by a stage that takes its whole input before it yields anything. On resume it takes all of it
+            again: the stages before it start again, with what their `save_start` returned.
+        stopped: set by a stage whose stream a handler has ended; on resume it is not run.
+        interrupted: set by a source when Ctrl-C comes while it makes an item. Its progress is then still right, because
+            it changes its progress and yields in one step, with no call in between; no later stage was running.
     """
 
     upstream: Progress | None = None
@@ -251,7 +260,7 @@ class Progress:
     def origin(self) -> Json:
         """Where the item that was yielded last came from: JSON, for `recall`. A list of origins for a batch.
 
-        `self.upstream.origin` in `run` tells where the item that was just taken came from.
+        In `run`, `self.upstream.origin` is the origin of the item that was just taken.
         """
         return self.upstream.origin if self.upstream is not None else None
 
@@ -260,11 +269,11 @@ class Progress:
         return None
 
     def save_start(self) -> Json:
-        """How this pass began, as JSON that `load` takes; None where seed and epoch say all there is to say."""
+        """Return how this pass began, as JSON for `load`; None if that follows from seed and epoch."""
         return None
 
     def save_next(self) -> Json:
-        """How the next pass begins, as JSON that `load` takes; None where seed and epoch say all there is to say."""
+        """Return how the next pass begins, as JSON for `load`; None if that follows from seed and epoch."""
         return None
 
     def follow(self, before: Progress) -> None:
@@ -274,7 +283,7 @@ class Progress:
             self.load(start, _no_recall)
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Become what was saved.
+        """Go on from a saved progress.
 
         Args:
             saved: what `save` returned, after a round trip through JSON.
@@ -283,15 +292,15 @@ class Progress:
         """
 
     def close(self) -> None:
-        """Close what is kept open for the next pass."""
+        """Close what was kept open for the next pass."""
 
     def take_back(self) -> bool:
-        """Be as before the item that was yielded last: a function of it failed. False where only its origin helps."""
+        """Go back to before the item that was yielded last, after a function of it failed; False if not possible."""
         return False
 
 
 def count_in(saved: Json) -> int:
-    """A count as a checkpoint has it; anything else is a ValueError, which becomes a malformed checkpoint.
+    """Return a count from a checkpoint; anything else is a ValueError, which `well_formed` turns into a StateError.
 
     >>> count_in(3)
     3
@@ -306,9 +315,9 @@ def count_in(saved: Json) -> int:
 
 @contextmanager
 def well_formed(saved: Json, reader: str, others: Sequence[BaseException] = ()) -> Iterator[None]:
-    """What is not in the form that a stage saves is the checkpoint's fault.
+    """Turn the errors of reading a malformed checkpoint in this block into a StateError.
 
-    No code of a user may run in the block, unless what it raises is added to `others`.
+    No code of a user may run in the block, unless its errors are added to `others`, which stay as they are.
 
     >>> with well_formed({"at": 3}, "the reader"):
     ...     {"at": 3}["source"]
@@ -333,10 +342,11 @@ def _no_recall(origin: Json) -> Any:
 class Resumable(ABC):
     """A stage that can go on from the middle: `run(items, start(during))` is the fresh start.
 
-    One that `splits` yields this process's part of what comes; one that `draws` leaves its choice to chance, and
-    before a split chance must decide alike in all processes, or items would be lost. One that `cuts` may end before its
-    input does; one that `carries` begins its next pass by how far this one came, so nothing is read ahead between the
-    two. One that `keeps_count` yields as many items as it takes.
+    Attributes:
+        splits: whether it yields only this process's part of the items.
+        draws: whether it chooses items at random; before a stage that splits, all processes must choose the same.
+        cuts: whether it may end before its input does.
+        keeps_count: whether it yields as many items as it takes.
     """
 
     splits: ClassVar[bool] = False
@@ -346,7 +356,7 @@ class Resumable(ABC):
 
     @property
     def carries(self) -> bool:
-        """Whether its next pass depends on how far this one came."""
+        """Whether its next pass depends on how far this one came, so that no items may be read ahead between them."""
         return False
 
     def count(self, items: int) -> int | None:
@@ -355,7 +365,7 @@ class Resumable(ABC):
 
     @abstractmethod
     def start(self, during: Pass) -> Progress:
-        """The empty progress of a pass.
+        """Return the empty progress of a pass.
 
         Args:
             during: the pass that begins: its seed, its epoch, and `during.rng()`, a random generator that is the same
@@ -370,10 +380,10 @@ class Resumable(ABC):
         """
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """Make the item that was yielded with this origin once more, out of what stood before this stage.
+        """Make the item that was yielded with this origin once more; `recall` returns items as this stage takes them.
 
-        A stage that yields what it takes, in whatever order, has nothing to add; one that makes new items, such as
-        batches, says how.
+        A stage that yields the items that it takes, in any order, needs no method of its own; one that makes new items,
+        such as batches, has one.
         """
         return recall(origin)
 
@@ -383,12 +393,17 @@ class Resumable(ABC):
 
 
 class Source(Resumable):
-    """A resumable stage whose items have origins that it can read again."""
+    """A resumable stage whose items have origins that it can read again.
+
+    One that reads this process's part of a computed order says of what: `planned` is "samples" or "batches".
+    """
+
+    planned: ClassVar[str | None] = None
 
     @abstractmethod
     def recall(self, origin: Json) -> Any:
         """Read the item of this origin again."""
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """A source reads it; there is nothing before it."""
+        """Read the item again: a source has no stage before it."""
         return self.recall(origin)

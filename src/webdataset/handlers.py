@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
-from webdataset.redact import redacted, scrub
+from webdataset.redact import redacted, scrub, warn
 
 Handler = Callable[[Exception], bool | None]
 
@@ -47,11 +46,11 @@ class _Tally:
             count = self._seen[type(exn)]
         # The location is in the notes of an error that is not ours.
         scrub(exn)
-        text = redacted(" – ".join([str(exn), *getattr(exn, "__notes__", ())]))
+        text = " – ".join([str(exn), *getattr(exn, "__notes__", ())])
         if count <= _SHOWN_IN_FULL:
-            warnings.warn(f"{type(exn).__name__}: {text}" if str(exn) else f"{exn!r}{text}", stacklevel=4)
+            warn(f"{type(exn).__name__}: {text}" if str(exn) else f"{exn!r}{text}", stacklevel=4)
         elif str(count).strip("0") == "1":
-            warnings.warn(f"{type(exn).__name__} for the {count:,}th time, last: {text}", stacklevel=4)
+            warn(f"{type(exn).__name__} for the {count:,}th time, last: {text}", stacklevel=4)
 
 
 _tally = _Tally()
@@ -67,7 +66,7 @@ def reraise_exception(exn: Exception) -> NoReturn:
     try:
         raise exn
     finally:
-        del exn  # it refers to this frame by now: together they would keep the iteration and its open shards alive
+        del exn  # it refers to this frame: the cycle would keep the iteration and its open shards alive
 
 
 def ignore_and_continue(exn: Exception) -> bool:
@@ -93,6 +92,7 @@ def warn_and_continue(exn: Exception) -> bool:
 
     >>> class BadPixelError(ValueError):
     ...     pass
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_and_continue(BadPixelError("all black"))
@@ -109,6 +109,7 @@ def warn_and_stop(exn: Exception) -> bool:
 
     >>> class BadPixelError(ValueError):
     ...     pass
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_and_stop(BadPixelError("all black"))
@@ -121,7 +122,7 @@ def warn_and_stop(exn: Exception) -> bool:
 
 
 def may_stop(handler: Handler | None) -> bool:
-    """Whether a handler may end the stream: of one that is not from this file that is not known.
+    """Whether a handler may end the stream; a handler that is not from this file may.
 
     >>> may_stop(ignore_and_continue), may_stop(ignore_and_stop)
     (False, True)
@@ -188,10 +189,10 @@ class SkipLog:
         self._reasons: Counter[str] = Counter()
 
     def __reduce__(self) -> tuple[type[SkipLog], tuple[()]]:
-        return SkipLog, ()  # another process has others to collect
+        return SkipLog, ()  # another process collects its own
 
     def add(self, exn: Exception, skip: Skip) -> None:
-        """One more."""
+        """Add something that was left out because of `exn`."""
         with self._lock:
             self._reasons[type(exn).__name__] += 1
             if skip.shard is not None:
@@ -201,7 +202,7 @@ class SkipLog:
                 self._first.append(skip)
 
     def take(self) -> Skipped:
-        """What was left out since the last time."""
+        """Return what was left out since the last call."""
         with self._lock:
             taken = Skipped(self._reasons.total(), tuple(self._first), dict(self._shards), dict(self._reasons))
             self._begin()
@@ -209,7 +210,7 @@ class SkipLog:
 
 
 def note_skipped(exn: Exception, key: str | None = None, shard: str | None = None) -> None:
-    """A handler has left something out because of this exception."""
+    """Note that a handler has left something out because of this exception."""
     if getattr(_unnoted, "now", False):
         return
     where = getattr(exn, "where", None)  # of our own errors
@@ -222,7 +223,7 @@ def note_skipped(exn: Exception, key: str | None = None, shard: str | None = Non
 
 @contextmanager
 def unnoted() -> Iterator[None]:
-    """What handlers leave out in this block, and in this thread, was noted before."""
+    """Note nothing that handlers leave out in this block, in this thread: it was noted before."""
     before, _unnoted.now = getattr(_unnoted, "now", False), True
     try:
         yield
@@ -232,5 +233,5 @@ def unnoted() -> Iterator[None]:
 
 _logs: weakref.WeakSet[SkipLog] = weakref.WeakSet()
 _unnoted = threading.local()
-# A log of the parent is not read in the child, and another thread may have held its lock.
+# The child does not read the logs of the parent, and another thread may have held their locks during the fork.
 os.register_at_fork(after_in_child=_logs.clear)

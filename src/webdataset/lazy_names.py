@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_names(package: str, home: Mapping[str, str]) -> tuple[dict[str, tuple[str, str]], Callable[[str], Any]]:
-    """Where each name of a package lives (its file, and its name there), and the package's `__getattr__`.
+    """Return the file of each name of a package, with its name in that file, and the package's `__getattr__`.
 
     >>> where, load = lazy_names("webdataset", {"names": "split_name split=split_name"})
     >>> where
@@ -18,19 +18,19 @@ def lazy_names(package: str, home: Mapping[str, str]) -> tuple[dict[str, tuple[s
     ('0001', 'jpg')
 
     Args:
-        package: its name.
-        home: file of the package → the names in it, with blanks between them; `a=b` for a name that is `b` there.
+        package: the name of the package.
+        home: file of the package → the names in it, with blanks between them; `a=b` for a name that is `b` in the file.
     """
     where = {}
     for file, names in home.items():
-        for name, _, there in (each.partition("=") for each in names.split()):
-            where[name] = file, there or name
+        for name, _, original in (entry.partition("=") for entry in names.split()):
+            where[name] = file, original or name
 
     def load(name: str) -> Any:
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        file, there = where[name]
-        value = getattr(importlib.import_module(f"{package}.{file}"), there)
+        file, original = where[name]
+        value = getattr(importlib.import_module(f"{package}.{file}"), original)
         setattr(sys.modules[package], name, value)
         return value
 

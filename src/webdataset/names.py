@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 # Fields that the reader sets itself. A shard written with keep_meta=True contains members with the names of the last
-# two; the reader's values replace them, because the stored ones say where the sample was read before. No writer makes a
-# member `x.__key__`: one is an error, and not lost silently.
+# two; the reader's values replace them, because the stored ones are those of an earlier reading. No writer makes a
+# member `x.__key__`: it is an error, so that it is not lost silently.
 OWN_FIELDS = frozenset({"__key__", "__url__", "__local_path__"})
 
 _META = re.compile(r"__[^/]*__(?:/|\Z)")

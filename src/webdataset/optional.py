@@ -1,4 +1,4 @@
-"""Optional packages: import one or say which extra brings it, or see whether it is installed."""
+"""Optional packages: import one, or raise an error that names the extra to install; check whether one is installed."""
 
 from __future__ import annotations
 

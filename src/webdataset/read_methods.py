@@ -1,8 +1,8 @@
 """`read`, `readinto` and `read1` of a stream that a user's function may have opened: it must have the first of them.
 
-A wrapper that changes what it reads, to decrypt or to count it, may pass on all other names to the stream inside. A
-class that replaces `read` may inherit the rest. Their `readinto` and `read1` are those of something else and are not
-used.
+A wrapper that changes what it reads, to decrypt or to count it, may delegate all other names to the stream inside. A
+class that replaces `read` may inherit the other methods. Their `readinto` and `read1` would bypass `read`, so they are
+not used.
 """
 
 from __future__ import annotations
@@ -42,22 +42,37 @@ def find_read1(stream: Any) -> Callable[[int], bytes | None]:
 
 
 class Watched:
-    """A stream whose bytes are shown to a function on the way, such as the `update` of a checksum.
+    """A stream that calls a function with all bytes that are read from it, such as the `update` of a checksum.
 
     >>> import io
     >>> Watched(io.BytesIO(b"abc"), print).read(2)
     b'ab'
     b'ab'
+
+    At the end the function is called with no bytes. It may raise an error.
     """
 
-    def __init__(self, stream: Any, see: Callable[[bytes], object]) -> None:
+    def __init__(self, stream: Any, see: Callable[[Any], object]) -> None:
         self._stream, self._see = stream, see
+        self._readinto = find_readinto(stream)
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes."""
+        """Read the next bytes."""
         data: bytes = self._stream.read(size) or b""
-        self._see(data)
+        if data or size:
+            self._see(data)
         return data
+
+    def readinto(self, view: memoryview, /) -> int:
+        """Read the next bytes into memory of the caller."""
+        count = self._readinto(view) or 0
+        if count or len(view):
+            self._see(view[:count])
+        return count
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
 
 
 def _is_own(stream: Any, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Text without secrets, and without characters that a terminal obeys: what a person gets to see passes through here.
+"""Text without secrets and without control characters for a terminal: all text that a person may see is passed through.
 
 Messages, notes and causes of errors, warnings, log lines, `repr`, checkpoints and names of cached files are made of
 addresses, and an address may contain a password, a token or a signature. `redacted` replaces them in any text;
@@ -18,6 +18,7 @@ What counts as a secret:
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -56,7 +57,7 @@ _SWITCH = r"(?:true|false)(?![\w.\-])"  # AWS_SKIP_SIGNATURE=true
 
 
 def _mask_random(found: re.Match[str]) -> str:
-    """Only what looks random: a file name or a number stays."""
+    """Return the mask for a value that looks random; a file name or a number stays."""
     value = found[0]
     kinds = sum(any(test(sign) for sign in value) for test in (str.isdigit, str.islower, str.isupper))
     looks_random = kinds >= 2 and not re.search(r"[a-z]{7,}|\.\w{2,5}$", value)
@@ -84,10 +85,13 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         rf"\1{MASK}@",
     ),
     (r"\bhttps?://[^\s#'\"|]*(#[^\s'\"|]+)?", _mask_fragment),
+    # An address that is a value of another one.
+    (r"(?<=%3a%2f%2f)(?:(?!%2f)[^\s/?#&'\"|])+%40", f"{MASK}%40"),
+    (rf"(?<=%3f|%26)({_NAME}|{_NAME_IN_QUERY})(%3d)(?:(?!%26|%23)[^\s&#'\"|])+", rf"\1\2{MASK}"),
     # Headers, as curl and as Python write them; of curl's all, whatever their names.
-    (r"((?<!\S)(?:(?-i:-H)\s*|--header[\s=]+)'[^':]{1,64}:\s*)[^']*", rf"\1{MASK}"),
-    (r"((?<!\S)(?:(?-i:-H)\s*|--header[\s=]+)\"[^\":]{1,64}:\s*)[^\"]*", rf"\1{MASK}"),
-    (r"((?<!\S)(?:(?-i:-H)\s*|--header[\s=]+)[^\s'\":]{1,64}:)(?:[^\s\\|;]|\\.)+", rf"\1{MASK}"),
+    (r"((?<!\S)(?:(?-i:-\w{0,8}H)\s*|--header[\s=]+)'[^':]{1,64}:\s*)[^']*", rf"\1{MASK}"),
+    (r"((?<!\S)(?:(?-i:-\w{0,8}H)\s*|--header[\s=]+)\"[^\":]{1,64}:\s*)[^\"]*", rf"\1{MASK}"),
+    (r"((?<!\S)(?:(?-i:-\w{0,8}H)\s*|--header[\s=]+)[^\s'\":]{1,64}:)(?:[^\s\\|;]|\\.)+", rf"\1{MASK}"),
     (_HEADER, rf"\1\2{MASK}"),
     (r"\b(bearer|basic)[\\\s]+[\w+/.=~\-]{4,}", rf"\1 {MASK}"),
     # name=value in a URL or a command, --name value, -u user:password.
@@ -95,16 +99,22 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         rf"(?<![\w.\-])({_NAME}{_ARRAY})(=)(?!{_SWITCH})(?:{_QUOTED}|(?:[^&;\s'\"|/?#,]|,(?!\s|[\w.\-]{{1,64}}=))+)",
         rf"\1\2{MASK}",
     ),
+    # Variables of a command, whose names are more often secrets than parts of a path are.
+    (
+        rf"(?<![\w.\-/])((?-i:[A-Z0-9_]{{0,64}}(?:PASS|KEY|AUTH))|pass)=(?!{_SWITCH})(?:{_QUOTED}|[^\s;|,:]+)",
+        rf"\1={MASK}",
+    ),
     # In a query a value may have slashes and quotes: "'" ends it only where it ends a word.
     (rf"(?<=[?&])((?:{_NAME}|{_NAME_IN_QUERY}){_ARRAY})(=)(?!{_SWITCH}){_VALUE}", rf"\1\2{MASK}"),
     (rf"(?<=[?&;])((?=[\w.\-]{{0,64}}%)(?:[\w.\-]|%[0-9a-f]{{2}}){{1,192}})=(?!{_SWITCH}){_VALUE}", _mask_encoded_name),
     (rf"(?<=;)({_NAME_IN_QUERY})(=){_VALUE}", rf"\1\2{MASK}"),
-    (rf"((?<!\S)--(?:{_NAME}|(?:\w+-)+key|(?:\w+-)*pass)(?:\s+|=)){_WORD}", rf"\1{MASK}"),
+    (rf"((?<!\S)--(?:{_NAME}|(?:\w+-)+key|(?:\w+-)*(?:pass|auth))(?:\s+|=)){_WORD}", rf"\1{MASK}"),
     (rf"((?<!\S)(?:-u|--(?:proxy-|http-)?user)(?:\s+|=|(?=['\"]|[^\s:]+:))){_WORD}", rf"\1{MASK}"),
     (rf"((?<!\S)-\w{{1,8}}u\s+)(?=['\"]?[^\s:'\"]+:){_WORD}", rf"\1{MASK}"),
     (r"((?<!\S)(?:(?-i:-E)|--(?:proxy-)?cert)[\s=]+['\"]?[^\s:'\"|]{1,256}:)[^\s'\"|;]+", rf"\1{MASK}"),
     # Passwords of commands that have a way of their own: sshpass and 7z -pPW, unzip -P PW, openssl -k PW and pass:PW.
     (rf"(\bsshpass\s+-p\s*|\b(?:7z\w?|mysql\w*|unrar)\b{_BEFORE}-p){_WORD}", rf"\1{MASK}"),
+    (rf"(\b(?:https?|xhs?)\b{_BEFORE}(?-i:-a)\s*){_WORD}", rf"\1{MASK}"),
     (rf"((?-i:\bunzip\b{_BEFORE}-P\s*|\bopenssl\b{_BEFORE}-[kK]\s+)|\bpass:(?=\S)){_WORD}", rf"\1{MASK}"),
     (rf"((?<!\S)-b\s*)(?=['\"]?[\w.\-]{{1,64}}=)(?:{_QUOTED}|[^\s|;]+)", rf"\1{MASK}"),
     (r"(?<=[?&;=])[A-Za-z0-9+/_%.~\-]{20,}={0,2}", _mask_random),
@@ -113,13 +123,13 @@ _RULES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 # A text without any of these has no secret: an ordinary path is searched once and returned.
 _FIRST_LOOK = re.compile(
-    r"[@=#]|:(?!//|\d)|(?<!\S)-[up]|--|[Bb](?:earer|asic)\s|hf_|gh[pousr]_|eyJ|AKIA|ASIA|sk-|glpat|xox|ya29|github_pat"
+    r"[@=#]|:(?!//|\d)|(?<!\S)-[up]|--|[Bb](?:earer|asic)\s|hf_|gh[pousr]_|eyJ|AKIA|ASIA|sk-|glpat|xox|ya29|github_pat|%40|%3[Dd]"
 )
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when first needed: most programs never make a message."""
+    """Compile a pattern when it is first needed: most programs never make a message."""
     return re.compile(pattern, re.IGNORECASE)
 
 
@@ -168,6 +178,23 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode() for sign in text
     )
+
+
+def warn(text: str, category: type[Warning] = UserWarning, *, stacklevel: int = 1) -> None:
+    r"""A warning of the package, without secrets and in one line, whatever addresses and names are in it.
+
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("https://me:secret@h/a.tar: the member a\n is a link")
+    >>> print(caught[0].message)
+    https://***@h/a.tar: the member a\n is a link
+
+    Args:
+        text: what it says.
+        category: its class.
+        stacklevel: as for `warnings.warn`, counted from the caller of this function.
+    """
+    warnings.warn(printable(redacted(text)), category, stacklevel=stacklevel + 1)
 
 
 def is_secret_name(name: str) -> bool:

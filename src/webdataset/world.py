@@ -1,8 +1,8 @@
-"""The rank and worker number of this process. The only file that asks torch for them.
+"""The rank and worker number of this process. No other file gets them from torch.
 
 A dataset needs them inside a torch worker process, where no loader of ours exists; so they are in one of the lowest
-layers (docs/decisions/0002-world-below.md). Nothing here imports torch: a process that uses torch
-workers or torch.distributed has imported it already.
+layers (docs/decisions/0002-world-below.md). This file does not import torch: a process that uses torch workers or
+torch.distributed has imported it already.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ALONE = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """This process among all that read the same dataset.
+    """The rank and worker number of this process among all that read the same dataset.
 
     >>> World(rank=1, ranks=2, worker=0, workers=3).part
     (3, 6)
@@ -71,7 +71,7 @@ _sender: Sender | None = None
 
 
 def current(group: Any = None) -> World:
-    """The world of this process: pretended, else of the parent, the environment, torch, MPI or SLURM, else alone.
+    """Return the world of this process: from `pretend`, the parent, the environment, torch, MPI or SLURM; else alone.
 
     >>> current()
     World(rank=0, ranks=1, worker=0, workers=1)
@@ -100,7 +100,7 @@ def pretend(world: World) -> Iterator[World]:
 
 
 def sender() -> Sender | None:
-    """What a pickled dataset tells the worker process that unpickles it; None where there is one rank."""
+    """Return what is pickled with a dataset for the worker process that unpickles it; None if there is one rank."""
     rank, ranks = _ranks(None)
     known = ranks > 1 or _declared()[1] > 1
     return Sender(os.getpid(), rank, ranks) if known else None
@@ -109,19 +109,19 @@ def sender() -> Sender | None:
 def receive(sent: Sender | None) -> None:
     """Take over the rank of the parent process.
 
-    A worker process that was spawned has no process group, and does not see that its parent is called by another
-    splitter. A dataset that was pickled by any process but the parent says nothing about this one.
+    A worker process that was spawned has no process group, and cannot find out that another package splits the dataset
+    of its parent. What a process other than the parent pickled is ignored.
     """
     global _sender  # noqa: PLW0603 - a process has one parent
-    if sent is not None and sent.process != os.getpid():  # a copy within a process is not sent
+    if sent is not None and sent.process != os.getpid():  # else it is a copy within the process
         _sender = sent
 
 
 def _from_parent() -> Sender | None:
-    """Checked when it is needed: a process that is being spawned unpickles its arguments before it knows its parent."""
+    """Return what the parent sent, checked only now: a spawned process unpickles it before its parent is set."""
     if _sender is None:
         return None
-    import multiprocessing  # 3 ms, for processes that were sent something
+    import multiprocessing  # here, because it takes 3 ms
 
     parent = multiprocessing.parent_process()
     return _sender if parent is not None and parent.pid == _sender.process else None
@@ -129,7 +129,7 @@ def _from_parent() -> Sender | None:
 
 @contextmanager
 def as_worker(here: World) -> Iterator[World]:
-    """Be another worker for a while, also for functions that ask torch: to know what a splitter would give it.
+    """Use the world of another worker in this block, also in torch's own functions: to simulate a splitter in it.
 
     >>> with as_worker(World(worker=1, workers=2)):
     ...     current().worker
@@ -138,8 +138,8 @@ def as_worker(here: World) -> Iterator[World]:
     module = sys.modules.get("torch.utils.data._utils.worker")
     before = getattr(module, "_worker_info", None)
     if before is not None:
-        there = type(before)(id=here.worker, num_workers=here.workers, seed=before.seed, dataset=before.dataset)
-        module._worker_info = there  # type: ignore[union-attr]  # there is one
+        info = type(before)(id=here.worker, num_workers=here.workers, seed=before.seed, dataset=before.dataset)
+        module._worker_info = info  # type: ignore[union-attr]  # the module is loaded
     try:
         with pretend(here):
             yield here
@@ -169,7 +169,7 @@ def _log_once(splitter: str) -> None:
 
 
 def _declared(group: Any = None) -> tuple[int, int]:
-    """What the launcher or the process group says."""
+    """Return the rank and number of ranks from the launcher or the process group."""
     found = _pair("RANK", "WORLD_SIZE")
     if found is not None:
         return found
@@ -184,7 +184,7 @@ def _declared(group: Any = None) -> tuple[int, int]:
 
 
 def _slurm() -> tuple[int, int]:
-    """The task of a job step. A batch script that `srun` did not start is one process, whatever number it asks for."""
+    """Return the task of a SLURM job step; a batch script that `srun` did not start is one process."""
     rank = config.read("SLURM_PROCID")
     in_job, in_step = config.read("SLURM_JOB_ID") is not None, config.read("SLURM_STEP_ID") is not None
     if rank is None or (in_job and not in_step):
@@ -194,14 +194,14 @@ def _slurm() -> tuple[int, int]:
 
 
 def _pair(which: str, of: str) -> tuple[int, int] | None:
-    """Two variables that belong together; None if neither is set."""
+    """Return the values of two variables that belong together; None if neither is set."""
     number, count = config.read(which), config.read(of)
     if number is None and count is None:
         return None
     if number is None or count is None:
-        there, missing, value = (of, which, count) if number is None else (which, of, number)
+        given, missing, value = (of, which, count) if number is None else (which, of, number)
         raise SpecError(
-            f"the environment has {there}={value}, but not {missing}",
+            f"the environment has {given}={value}, but not {missing}",
             hint="set both or neither; a launcher such as torchrun sets both, RANK=0 WORLD_SIZE=1 is one process alone",
         )
     if not 0 <= number < count:
@@ -213,7 +213,7 @@ def _pair(which: str, of: str) -> tuple[int, int] | None:
 
 
 def _other_splitter() -> str | None:
-    """The class of another package that calls us and gives each rank a part of what we yield, if there is one."""
+    """Return the class of another package that iterates this dataset and splits its items among the ranks, if any."""
     frame = sys._getframe(1)
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -232,14 +232,14 @@ def in_worker() -> bool:
 
 def _workers() -> tuple[int, int]:
     worker, workers = config.read("WORKER"), config.read("NUM_WORKERS")
-    if worker is not None and workers is not None:  # programs have a NUM_WORKERS of their own: alone it says nothing
+    if worker is not None and workers is not None:  # NUM_WORKERS alone is often a variable of the program
         return worker, workers
     info = torch_worker()
     return (info.id, info.num_workers) if info is not None else _ALONE
 
 
 def torch_worker() -> Any:
-    """What torch knows of this worker process (`id`, `num_workers`, `seed`); None in a process that is not one.
+    """Return torch's information on this worker process (`id`, `num_workers`, `seed`); None if it is not a worker.
 
     >>> torch_worker() is None
     True

@@ -6,9 +6,9 @@
 >>> len(dataset), dataset[1][".txt"]
 (2, 'world')
 
-In come descriptions of datasets (which shards, how many samples each) and sample numbers; out come samples: dicts whose
-fields have their leading dot. Everything that reads is `webdataset`'s; `wds.IndexedDataset` is the same without the
-dots, and the better choice for new code.
+In: descriptions of datasets (shards, and how many samples each has) and sample numbers. Out: samples, dicts whose
+fields have a leading dot. `webdataset` does the reading; `wds.IndexedDataset` is the same without the dots, and the
+better choice for new code.
 
 * `_shard_list_dataset`       `ShardListDataset`
 * `_shard_location`        where a shard is read: at its address, or from a checked copy on the local disk

@@ -63,7 +63,7 @@ def update(path: str, change: Callable[[Json], Json]) -> Json:
     before = stores.read_bytes(path)
     try:
         content = json.loads(before)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError("the description is not JSON", Where(shard=path), hint="write it again") from error
     if not isinstance(content, dict) or content.get("wids_version") != 1:
         raise FormatError("this is not a dataset description of version 1", Where(shard=path), hint='"wids_version": 1')

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from webdataset import config, stores
 from webdataset.cache import url_to_hashed_name
 from webdataset.errors import SpecError, StaleIndex, Where
+from webdataset.redact import redacted
 
 from ._tar_members import TarMembers
 from .wids_dl import download_file
@@ -57,7 +58,7 @@ class IndexedTarSamples:
     Args:
         path: of the file.
         stream: an open file instead.
-        md5sum: what the file must have.
+        md5sum: the MD5 that the file must have.
         expected_size: how many samples it must have.
         use_mmap: accepted; the file is read, see `TarMembers`.
         index_file: accepted; an index is made of the file itself.
@@ -112,7 +113,7 @@ class IndexedTarSamples:
 
 
 class LRUShards:
-    """Open shards by address; those that were not used for longest are closed when there are more than `lru_size`.
+    """Open shards by address; the least recently used are closed when there are more than `lru_size`.
 
     Args:
         lru_size: how many stay open.
@@ -155,11 +156,13 @@ class LRUShards:
 def default_localname(dldir: str | None = None) -> Callable[[str], str]:
     """A function address → path: the quoted address, below `dldir` or the directory that WIDS_CACHE names.
 
+    An address with a secret gets a name without it, as `cache_localname` makes them.
+
     >>> default_localname("/tmp/x")("s3://b/a.tar")
     '/tmp/x/s3%3A%2F%2Fb%2Fa.tar'
     """
     folder = Path(dldir or config.read("WIDS_CACHE") or "/tmp/_wids_cache")  # noqa: S108 - wids' own place
-    return lambda url: str(folder / quote(url, safe="_+{}*,-"))
+    return lambda url: str(folder / (quote(url, safe="_+{}*,-") if redacted(url) == url else url_to_hashed_name(url)))
 
 
 def cache_localname(cachedir: str) -> Callable[[str], str]:
@@ -168,7 +171,8 @@ def cache_localname(cachedir: str) -> Callable[[str], str]:
     >>> cache_localname("/c")("s3://b/x/0.tar") != cache_localname("/c")("s3://b/y/0.tar")
     True
     """
-    Path(cachedir).mkdir(parents=True, exist_ok=True) if os.path.isdir(Path(cachedir).parent) else None
+    if os.path.isdir(Path(cachedir).parent):
+        Path(cachedir).mkdir(exist_ok=True)
     return lambda url: str(Path(cachedir) / url_to_hashed_name(url))
 
 

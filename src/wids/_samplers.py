@@ -1,7 +1,7 @@
-"""Orders that go well with shards: neighbours in time are neighbours in a shard, or nearly.
+"""Samplers for shards: consecutive numbers are mostly in the same shard.
 
 All of them are reproducible: an order depends on the seed and the epoch alone. Each pass is the next epoch; `set_epoch`
-says otherwise, as torch's samplers have it. So where a sampler is are two numbers, the epoch and how many were taken,
+changes it, as in torch's samplers. So the state of a sampler is two numbers, the epoch and how many numbers were taken,
 and torchdata's `StatefulDataLoader` saves them with its own state.
 """
 
@@ -17,7 +17,7 @@ from webdataset import world
 from webdataset.arguments import require_count
 from webdataset.errors import SpecError, StateError
 
-# Epochs of one seed must not be those of the next: a prime far from small seeds' differences.
+# Epochs of one seed must not be epochs of another one: a prime that is far from differences of small seeds.
 _EPOCH_STRIDE = 1289738273
 
 
@@ -25,38 +25,38 @@ Range = tuple[int, int]
 
 
 class _Sampler(ABC):
-    """What the samplers share: seed, epoch, the rule for the first epoch, and where the pass is."""
+    """The base of the samplers: seed, epoch, the rule for the first epoch, and the position in the pass."""
 
     def __init__(self, seed: int, *, shufflefirst: bool) -> None:
         self.seed, self.epoch, self.shufflefirst = seed, 0, shufflefirst
         self._pass: int | None = None  # the epoch that is being read
-        self._taken = 0  # of it, or of the next one, which goes on there
+        self._taken = 0  # how many of its numbers were taken; or of the next pass, which begins there
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next pass be this epoch, from its beginning."""
+        """Make this epoch the next pass, from its beginning."""
         self.epoch, self._pass, self._taken = epoch, None, 0
 
     def state_dict(self) -> dict[str, int]:
         """The epoch, and how many of its numbers were taken: JSON, for `load_state_dict` of an equal sampler."""
-        place = {"seed": self.seed, "length": len(self)}
+        shared = {"seed": self.seed, "length": len(self)}
         if self._pass is not None and self._taken < len(self):
-            return {**place, "epoch": self._pass, "taken": self._taken}
-        return {**place, "epoch": self.epoch, "taken": 0 if self._pass is not None else self._taken}
+            return {**shared, "epoch": self._pass, "taken": self._taken}
+        return {**shared, "epoch": self.epoch, "taken": 0 if self._pass is not None else self._taken}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Let the next pass go on from here."""
+        """Continue from a saved state in the next pass."""
         known = isinstance(state, dict) and all(
             isinstance(state.get(name), int) for name in ("seed", "length", "epoch", "taken")
         )
         if not known or not 0 <= state["taken"] <= state["length"]:
             raise StateError("this is not the state of a sampler", hint="give what state_dict returned")
-        for name, mine in (("seed", self.seed), ("length", len(self))):
-            if state[name] != mine:
+        for name, value in (("seed", self.seed), ("length", len(self))):
+            if state[name] != value:
                 raise StateError(
-                    f"the state is of a sampler with {name} {state[name]}, here it is {mine}",
+                    f"the state is of a sampler with {name} {state[name]}, here it is {value}",
                     hint="load it into a sampler that was made as the one that saved it",
                 )
         self.set_epoch(state["epoch"])
@@ -73,7 +73,7 @@ class _Sampler(ABC):
 
     @abstractmethod
     def _numbers(self, rng: random.Random, *, mixed: bool) -> Iterator[int]:
-        """All numbers of a pass; `mixed` says whether the order of shards or chunks is drawn, too."""
+        """All numbers of a pass; with `mixed`, the order of shards or chunks is random too."""
 
     def _count(self, numbers: Iterator[int]) -> Iterator[int]:
         for number in numbers:
@@ -91,8 +91,8 @@ class ShardListSampler(_Sampler):
     The first epoch keeps the shards' order, so that they can be fetched in it.
 
     Args:
-        dataset: has `lengths`: how many samples each shard has.
-        lengths: the same, given.
+        dataset: an object with `lengths`: how many samples each shard has.
+        lengths: these numbers themselves.
         seed: decides the order, together with the epoch.
         shufflefirst: mix the shards in the first epoch too.
     """

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
-import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,18 +26,20 @@ from webdataset.index import (
     read_by_shard,
     read_description,
 )
+from webdataset.redact import warn
+from webdataset.stores import Closing
 
 from ._indexed_tar import IndexedTarSamples, LRUShards
 from ._shard_location import ShardLocations
 from ._transforms import Sample, Transformation, find_transformations
 
-# From here on so many shards are open that a process may run out of mappings: 65,530 on Linux, other users included.
+# With more open shards a process may run out of memory mappings: 65,530 on Linux, other uses included.
 _MANY_SHARDS = 200
-# Misses are worth a warning when they are more than this share of so many accesses.
-_MISS_RATE, _JUDGED = 0.3, 100
+# After this many accesses, a warning is given if more than this share of them were misses.
+_MISS_RATE, _ENOUGH_ACCESSES = 0.3, 100
 
 
-class ShardListDataset:
+class ShardListDataset(Closing):
     """The samples of described shards, by number.
 
     >>> from webdataset.testing import make_shard
@@ -51,8 +51,8 @@ class ShardListDataset:
     >>> dataset.add_transform(lambda sample: sample[".cls"])[-1]
     7
 
-    A shard is mapped into memory where it is local. From other places the bytes of the wanted samples are fetched by
-    ranges; with `cache_dir`, `WIDS_CACHE` or `localname` the whole shard is fetched once, checked, and mapped.
+    A local shard is mapped into memory. From other stores, the bytes of the requested samples are fetched by ranges;
+    with `cache_dir`, `WIDS_CACHE` or `localname` the whole shard is fetched once, checked, and mapped.
 
     Args:
         shards: the address of a description, an open file with one, its content, its list of shards, or anything
@@ -84,7 +84,7 @@ class ShardListDataset:
     ) -> None:
         lru_size = require_count("ShardListDataset", "lru_size", lru_size, least=1)
         if lru_size > _MANY_SHARDS:
-            warnings.warn(f"lru_size={lru_size} keeps very many shards open", stacklevel=2)
+            warn(f"lru_size={lru_size} keeps very many shards open", stacklevel=2)
         description = find_description(shards, base)
         self.shards: list[ShardEntry] = list(description.shards)
         self.dataset_name = dataset_name or description.name
@@ -106,7 +106,7 @@ class ShardListDataset:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indexes: Sequence[int]) -> list[Any]:
-        """Many samples, shard by shard, with few requests: what torch's loaders ask for."""
+        """Many samples, shard by shard, with few requests; torch's loaders call this."""
         return read_by_shard([self._locate(index) for index in indexes], self._read)
 
     def __iter__(self) -> Iterator[Any]:
@@ -118,7 +118,7 @@ class ShardListDataset:
         return self
 
     def get_stats(self) -> tuple[int, int]:
-        """(accesses, misses): how often a sample was asked for, and how often its shard was not open."""
+        """(accesses, misses): how often a sample was requested, and how often its shard was not open."""
         return self._accesses, self._misses
 
     @property
@@ -128,7 +128,7 @@ class ShardListDataset:
 
     @property
     def cache(self) -> LRUShards:
-        """Whole shards on the local disk, for programs that want their paths."""
+        """Whole shards on the local disk, for programs that need their paths."""
         if self._whole is None:
             self._whole = LRUShards(self.lru_size, localname=self._locations.localname)
         return self._whole
@@ -140,18 +140,13 @@ class ShardListDataset:
         return self.cache.get_shard(entry.url), inside, entry
 
     def close(self) -> None:
-        """Let go of open shards."""
+        """Close all open shards."""
         if self._whole is not None:
             self._whole.clear()
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            self._seen.clear()
 
     def __repr__(self) -> str:
         name = f"{self.dataset_name}: " if self.dataset_name else ""
@@ -166,12 +161,13 @@ class ShardListDataset:
 
     def _forget_open(self) -> None:
         self._open: OrderedDict[int, ShardReader] = OrderedDict()
+        self._seen: dict[str, Any] = {}  # of all shards, also of those that were let go of
         self._lock = threading.Lock()
         self._accesses = self._misses = 0
         self._begun: set[int] = set()
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """Its shard, and its number there."""
+        """The shard of a sample, and the sample's number in it."""
         number = range(len(self))[index]
         shard = bisect_right(self.cum_lengths, number) - 1
         return shard, number - self.cum_lengths[shard]
@@ -190,7 +186,9 @@ class ShardListDataset:
                 self._begun.add(shard)
                 self._warn_about_misses()
                 address = self._locations.find(self.shards[shard])
-                reader = self._open[shard] = ShardReader(address, self._index(shard, address))
+                reader = self._open[shard] = ShardReader(
+                    address, self._index(shard, address), seen=self._seen if address == self.shards[shard].url else None
+                )
                 if len(self._open) > self.lru_size:
                     self._open.popitem(last=False)  # not closed: another thread may be reading from it
             self._open.move_to_end(shard)
@@ -213,9 +211,9 @@ class ShardListDataset:
 
     def _warn_about_misses(self) -> None:
         again = self._misses - len(self._begun)  # every shard has to be opened once
-        if self._accesses >= _JUDGED and again > _MISS_RATE * self._accesses and not self._warned:
+        if self._accesses >= _ENOUGH_ACCESSES and again > _MISS_RATE * self._accesses and not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"{again} of {self._accesses} accesses opened a shard again; use a sampler that stays inside shards"
                 f" (ShardListSampler, ChunkedSampler) or a larger lru_size than {self.lru_size}",
                 stacklevel=7,
@@ -242,16 +240,15 @@ class ShardListDataset:
 
 
 def find_description(source: Any, base: str | None = None) -> Description:
-    """The description that a user means.
+    """The description from any form that a user may give.
 
     >>> find_description([{"url": "a.tar", "nsamples": 2}], base="s3://b").urls
     ['s3://b/a.tar']
     """
     if isinstance(source, Description):
         return source
-    if hasattr(source, "read"):
-        source = json.load(source)
-    if isinstance(source, Mapping) or (isinstance(source, str | PathLike) and _is_json(fspath(source))):
+    is_named = isinstance(source, str | PathLike) and _is_json(fspath(source))
+    if is_named or isinstance(source, Mapping) or hasattr(source, "read"):
         return read_description(source, base)
     if isinstance(source, Sequence) and source and all(isinstance(entry, Mapping) for entry in source):
         return read_description({"wids_version": 1, "shardlist": list(source)}, base)

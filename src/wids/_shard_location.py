@@ -1,4 +1,4 @@
-"""Where a shard is read: at its address, or from a copy on the local disk, checked against its description."""
+"""Where a shard is read: at its address, or from a local copy that is checked against its description."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._indexed_tar import compute_file_md5sum
 
 @dataclass(frozen=True)
 class ShardLocations:
-    """From a described shard to an address that can be read from anywhere in it.
+    """Finds an address with random access for a described shard.
 
     >>> ShardLocations().find(ShardEntry("memory://wids/none.tar", 1, filesize=10))
     Traceback (most recent call last):
@@ -69,7 +69,7 @@ class ShardLocations:
 
 
 def _check_copy(entry: ShardEntry, path: str) -> None:
-    """Compare what was fetched with the description's size and checksum."""
+    """Compare a copy with the size and checksum in the description."""
     entry.check(Path(path).stat().st_size)
     if entry.md5sum is not None and (found := compute_file_md5sum(path)) != entry.md5sum:
         raise StaleIndex(

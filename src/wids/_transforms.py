@@ -1,7 +1,7 @@
 """Transformations of samples whose fields have dots and hold streams: `{".txt": BytesIO(b"…")}`.
 
-Each takes a sample and returns one; a field that it knows nothing about stays a stream. They can be chained in any
-order, and every sample may pass through several.
+Each takes a sample and returns one; fields that it does not decode stay streams. They can be chained in any order, and
+several may be applied to a sample.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def decode_all_gz(sample: Sample) -> Sample:
     >>> decode_all_gz({".txt.gz": io.BytesIO(gzip.compress(b"hello"))})[".txt.gz"].read()
     b'hello'
     """
-    return _each(sample, _unpacked)
+    return _decode_fields(sample, _unpacked)
 
 
 def decode_basic(sample: Sample) -> Sample:
@@ -37,7 +37,7 @@ def decode_basic(sample: Sample) -> Sample:
     >>> decode_basic({".cls": io.BytesIO(b"3"), ".json": io.BytesIO(b"[1]"), "__key__": "0"})
     {'.cls': 3, '.json': [1], '__key__': '0'}
     """
-    return _each(sample, _basic)
+    return _decode_fields(sample, _basic)
 
 
 def decode_images_to_pil(sample: Sample) -> Sample:
@@ -46,7 +46,7 @@ def decode_images_to_pil(sample: Sample) -> Sample:
     >>> sorted(decode_images_to_pil({".txt": io.BytesIO(b"no picture")}))
     ['.txt']
     """
-    return _each(sample, _picture)
+    return _decode_fields(sample, _picture)
 
 
 def decode_images_to_numpy(sample: Sample) -> Sample:
@@ -55,11 +55,11 @@ def decode_images_to_numpy(sample: Sample) -> Sample:
     >>> sorted(decode_images_to_numpy({".txt": io.BytesIO(b"no picture")}))
     ['.txt']
     """
-    return _each(sample, _pixels)
+    return _decode_fields(sample, _pixels)
 
 
 def find_transformations(wanted: Any) -> list[Transformation]:
-    """Functions for whatever a user may write for `transformations`.
+    """Functions for any form of `transformations` that a user may give.
 
     >>> len(find_transformations("PIL")), find_transformations(None)
     (3, [])
@@ -77,7 +77,7 @@ def find_transformations(wanted: Any) -> list[Transformation]:
     return listed
 
 
-def _each(sample: Sample, decode: Callable[[str, bytes], Any]) -> Sample:
+def _decode_fields(sample: Sample, decode: Callable[[str, bytes], Any]) -> Sample:
     """A new sample; `decode` returns None for fields that stay as they are."""
     result = {}
     for field, value in sample.items():
@@ -95,7 +95,7 @@ def _each(sample: Sample, decode: Callable[[str, bytes], Any]) -> Sample:
 
 
 def _plain_name(field: str, value: io.BytesIO) -> str:
-    """The name that decides, without the dot, and without the `.gz` of what is unpacked already."""
+    """The name that determines the type: without the dot, and without the `.gz` of a field that was unpacked."""
     packed = field.endswith(".gz") and value.getbuffer()[:2] == _GZIP
     return field[1:] if packed else field[1:].removesuffix(".gz")
 

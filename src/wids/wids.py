@@ -50,7 +50,7 @@ __all__ = [
 
 
 def intersect_range(a: Range, b: Range) -> Range | None:
-    """What two ranges have in common, if anything.
+    """The intersection of two ranges; None if it is empty.
 
     >>> intersect_range((0, 3), (2, 5)), intersect_range((0, 2), (2, 5))
     ((2, 3), None)
@@ -60,7 +60,7 @@ def intersect_range(a: Range, b: Range) -> Range | None:
 
 
 def intersect_ranges(rangelist: Sequence[Range], r: Range) -> list[Range]:
-    """What each range has in common with `r`, without those that have nothing.
+    """The intersections of ranges with `r`, without empty ones.
 
     >>> intersect_ranges([(0, 3), (3, 5), (5, 9)], (2, 5))
     [(2, 3), (3, 5)]

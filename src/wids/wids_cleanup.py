@@ -34,7 +34,7 @@ def keep_most_recent_files(pattern: str, maxsize: float = 10**12, maxfiles: int 
         if kept < maxfiles and size + each <= maxsize:
             kept, size = kept + 1, size + each
             continue
-        maxfiles = kept  # older files leave too
+        maxfiles = kept  # older files are deleted too
         Path(name).unlink(missing_ok=True)
 
 
@@ -52,14 +52,14 @@ class ExclusiveLock:
         self._lock: Any = None
 
     def try_lock(self) -> bool:
-        """Take it; False if another process has it."""
+        """Acquire the lock; False if another process has it."""
         with system_errors(self.lockfile):
             lock = lock_file(self.lockfile)
         self._lock = lock or self._lock
         return lock is not None
 
     def release_lock(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         lock, self._lock = self._lock, None
         if lock is not None:
             remove_lock(lock)
@@ -68,7 +68,7 @@ class ExclusiveLock:
 def create_cleanup_background_process(
     pattern: str, maxsize: float = 10**12, maxfiles: int = 1000, every: float = 60
 ) -> multiprocessing.Process:
-    """A process that deletes the oldest files again and again; it ends with this one."""
+    """Start a process that deletes the oldest files repeatedly; it ends with this process."""
     process = multiprocessing.Process(
         target=_clean_up, args=(Parent.here(), pattern, maxsize, maxfiles, every), daemon=True
     )

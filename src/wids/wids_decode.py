@@ -24,7 +24,7 @@ __all__ = [
 
 
 def default_decoder(sample: Sample, format: Any = "PIL") -> Sample:  # noqa: A002 - its public name
-    """Decode all fields; images as `format` says, "PIL" or "numpy".
+    """Decode all fields; images to `format`, "PIL" or "numpy".
 
     >>> import io
     >>> default_decoder({".cls": io.BytesIO(b"3")})

@@ -1,4 +1,4 @@
-"""Downloads: once, under a lock file beside the copy; the copy is there completely or not at all."""
+"""Downloads: once, under a lock file beside the copy; the copy appears complete, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`LRUCache`: values by key, of which the least recently used leave first."""
+"""`LRUCache`: values by key; the least recently used are removed first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LRUCache(Generic[K, V]):
 
     Args:
         capacity: how many entries.
-        release_handler: called with the key and value of an entry that leaves.
+        release_handler: called with the key and value of an entry that is removed.
     """
 
     def __init__(self, capacity: int, release_handler: Callable[[K, V], object] | None = None) -> None:
@@ -66,7 +66,7 @@ class LRUCache(Generic[K, V]):
         return self.cache.items()
 
     def clear(self) -> None:
-        """Let all of them leave."""
+        """Remove all entries."""
         while self.cache:
             self._release(*self.cache.popitem(last=False))
 

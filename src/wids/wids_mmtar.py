@@ -34,7 +34,7 @@ class MMIndexedTar(TarMembers):
         self.by_index = [tuple(row) for row in self.rows]
         self.by_name = {row.name: row.offset for row in self.rows}
         self._at_offset = {row.offset: number for number, row in enumerate(self.rows)}
-        self._tell("start")
+        self._call_back("start")
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         return (self.get_at_index(number) for number in range(len(self)))
@@ -56,10 +56,10 @@ class MMIndexedTar(TarMembers):
 
     def close(self, dispose: bool = False) -> None:
         """Close the file."""
-        self._tell("end")
+        self._call_back("end")
         super().close()
 
-    def _tell(self, phase: str) -> None:
+    def _call_back(self, phase: str) -> None:
         if self.cleanup_callback is not None:
             self.cleanup_callback(self.path, self.fileno(), phase)
 

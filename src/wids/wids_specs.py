@@ -26,7 +26,7 @@ def urldir(url: str) -> str:
 
 
 def urlmerge(base: str | None, url: str) -> str:
-    """An address seen from a base: scheme and host from the base where the address has none, relative paths joined.
+    """An address relative to a base: scheme and host of the base if the address has none, relative paths joined.
 
     >>> urlmerge("s3://b/x", "a.tar?v=1"), urlmerge("s3://b/x", "/y/a.tar"), urlmerge("s3://b/x", "gs://c/a.tar")
     ('s3://b/x/a.tar?v=1', 's3://b/y/a.tar', 'gs://c/a.tar')
@@ -76,7 +76,7 @@ def load_remote_dsdesc_raw(source: Any) -> Json:
 
 
 def rebase_shardlist(shardlist: list[Json], base: str | None) -> list[Json]:
-    """The same shards, with addresses seen from a base."""
+    """The same shards, with addresses relative to a base."""
     return [{**entry, "url": urlmerge(base, entry["url"])} for entry in shardlist]
 
 

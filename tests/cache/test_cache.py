@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from tests.cache.shards import MB, files, notes, read, shard
 from webdataset import stores
 from webdataset.cache import ShardCache, url_to_cache_name, url_to_hashed_name
+from webdataset.cache._file_names import url_hash
+from webdataset.cache._machine_id import machine
+from webdataset.cache._records import Claim, Records
 from webdataset.errors import FormatError, SpecError, StoreError
 from webdataset.testing import Fault, FaultServer, Schedule
 
@@ -242,3 +246,17 @@ def test_bad_settings():
         ShardCache("x", url_to_name=3)
     with pytest.raises(SpecError):
         ShardCache("x", limit="big")
+
+
+def test_a_part_is_continued_although_another_process_has_the_number_of_its_writer(tmp_path, server):
+    """The numbers of processes are used again, and one that was killed keeps its number until it is waited for."""
+    data = shard(1)
+    url, half = server.add("a.tar", data), len(data) // 2
+    cache = ShardCache(tmp_path / "c")
+    records, name = Records(str(tmp_path / "c")), cache.name(url)
+    Path(records.part(name, "1234abcd")).write_bytes(data[:half])
+    claim = Claim(url_hash(url), stores.stat(url).etag, len(data), len(data), machine(), os.getppid())
+    records.write_claim(name, "1234abcd", claim)
+    assert read(cache.open(url)) == data
+    assert server.sent("a.tar") == len(data) - half
+    assert notes(tmp_path / "c", ".part") == notes(tmp_path / "c", ".claim") == []

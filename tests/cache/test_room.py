@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from webdataset.cache._locks import Locks
 from webdataset import stores
 from webdataset.cache import ShardCache, url_to_cache_name
 from webdataset.errors import AccessDenied, SpecError, StoreError
-from webdataset.testing import FaultServer
+from webdataset.testing import FaultServer, SystemFaults
 
 
 def sizes(folder):
@@ -137,6 +138,30 @@ def test_a_read_only_directory(tmp_path, server):
     (tmp_path / "c").mkdir(mode=0o555)
     with pytest.raises(AccessDenied, match="cache directory cannot be used"):
         ShardCache(tmp_path / "c").open(server.add("a.tar", shard(1)))
+
+
+def test_a_read_only_directory_serves_what_it_has(tmp_path, server, monkeypatch):
+    urls = [server.add(f"{number}.tar", shard(number)) for number in range(2)]
+    read(ShardCache(tmp_path / "c").open(urls[0]))
+    monkeypatch.setattr("os.access", lambda *_: False)  # what the system says to all but root
+    changes = {"write", "writev", "rename", "replace", "unlink", "link", "mkdir", "utime", "flock"}
+    with SystemFaults(1, errno.EROFS, lasting=changes, only=changes):
+        assert read(ShardCache(tmp_path / "c").open(urls[0])) == shard(0)
+        assert Path(ShardCache(tmp_path / "c").get(urls[0])).read_bytes() == shard(0)
+        with pytest.raises(AccessDenied, match="cache directory cannot be used"):
+            ShardCache(tmp_path / "c").open(urls[1])
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_the_umask_decides_who_shares_a_directory(tmp_path, server, umask):
+    before = os.umask(umask)
+    try:
+        read(ShardCache(tmp_path / "c").open(server.add("a.tar", shard(1))))
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "c").rglob("*") if path.is_file()}
+    assert any(name.endswith(".lock") for name in modes)
+    assert set(modes.values()) == {0o666 & ~umask}, modes
 
 
 def test_the_lock_of_an_evicted_shard_stays_while_a_process_holds_it(tmp_path):

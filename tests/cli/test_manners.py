@@ -355,7 +355,7 @@ def test_an_interrupt_of_parallel_work_ends_the_workers(shards, here):
     assert alive == []
     assert digests(here / "out") == {}
     assert hidden(here / "out") == []
-    assert [path.name for path in here.iterdir() if path.name.startswith("wds-proc")] == []
+    assert [path.name for path in here.iterdir() if path.name.startswith(".wds.")] == []
 
 
 # --- counts ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from webdataset.codecs import VideoHandler, decode_field, encode_field
-from webdataset.errors import DecodingError
+from webdataset.errors import DecodingError, WebDatasetError
 
 torch = pytest.importorskip("torch")
 
@@ -88,6 +88,35 @@ def test_a_zip_that_claims_to_be_small_is_not_unpacked(monkeypatch):
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_zipfile_decompresses_without_a_limit_is_refused(method, tmp_path, monkeypatch):
+    """It makes 2 GB of 830 bytes, whatever size these claim, before it returns the first one."""
+    from webdataset import interop, tools
+
+    data = {}
+    for name in ("0.npy", "a/data.pkl"):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", method) as archive:
+            archive.writestr(name, bytes(5_000_000))
+        packed = bytearray(stream.getvalue())
+        size = packed.rindex(b"PK\x01\x02") + 24
+        packed[size : size + 4] = (500_000).to_bytes(4, "little")
+        data[name] = bytes(packed)
+    path = tmp_path / "a.zip"
+    path.write_bytes(data["0.npy"])
+    reads = [
+        lambda: decode_field("npz", data["0.npy"]),
+        lambda: decode_field("pth", data["a/data.pkl"]),
+        lambda: interop.FORMATS["zip"]().open(interop.Part(str(path))).record(0),
+        lambda: interop.FORMATS["npz"]().open(interop.Part(str(path))),
+        lambda: tools.create(str(path), str(tmp_path / "out.tar")),
+    ]
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
+    for read in reads:
+        with pytest.raises(WebDatasetError, match=f"the compression method {method}, expected none or deflate"):
+            read()
 
 
 def test_a_zip_with_two_directories_is_limited_too(monkeypatch):
@@ -177,3 +206,51 @@ def test_frames_that_are_larger_than_the_file_says_are_not_decoded(monkeypatch):
     with pytest.raises(DecodingError) as caught:
         decode_field("mp4", data, "video")
     assert "max_pixels" in str(caught.value)
+
+
+def tiff(order, *, big, tile):
+    """A TIFF of 16 x 16 pixels and one tile of this size, compressed; each tag of a side comes twice."""
+    mark, entry = ("<", b"II") if order == "little" else (">", b"MM"), "HHQ8s" if big else "HHI4s"
+    pack = lambda kind, *values: struct.pack(mark[0] + kind, *values)
+    short, long = (lambda value: (3, pack("H", value))), (lambda value: (4, pack("I", value)))
+    sides = [(322, long(tile)), (322, short(16)), (323, short(tile)), (323, long(16))]
+    tags = [
+        (256, short(16)),
+        (257, short(16)),
+        (258, short(8)),
+        (259, short(8)),
+        (262, short(1)),
+        (277, short(1)),
+        *sides,
+    ]
+    tags += [(324, long(8)), (325, long(8))]
+    rows = [pack(entry, tag, kind, 1, value) for tag, (kind, value) in tags]
+    count, at = ("Q", pack("HHHQ", 43, 8, 0, 16)) if big else ("H", pack("HI", 42, 8))
+    return mark[1] + at + pack(count, len(rows)) + b"".join(rows) + bytes(8)
+
+
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_a_tile_that_is_larger_than_its_image_is_limited(order, big, monkeypatch):
+    """2 GB of memory out of 150 bytes. Mutation: look at one of two entries only."""
+    monkeypatch.setenv("WDS_DECOMPRESS_LIMIT", "1e6")
+    with pytest.raises(DecodingError) as small:
+        decode_field("tiff", tiff(order, big=big, tile=256), "l8")
+    assert "WDS_DECOMPRESS_LIMIT" not in str(small.value)
+    with pytest.raises(DecodingError, match="raise WDS_DECOMPRESS_LIMIT"):
+        decode_field("tiff", tiff(order, big=big, tile=20_000), "l8")
+
+
+@pytest.mark.parametrize("field", ["jpg", "png"])
+@pytest.mark.parametrize("crop", [None, "center"])
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
+def test_one_row_of_pixels_is_not_enlarged_beyond_the_limit(field, crop, interpolation):
+    """224 rows as 45 GB, out of 300,000 pixels. Mutation: do not check the size."""
+    from webdataset.codecs import DecodeImage
+
+    for shape in ((1, 60_000, 3), (60_000, 1, 3)):
+        data = encode_field(field, np.zeros(shape, "u1"))
+        handler = DecodeImage("rgb8", size=224, crop=crop, interpolation=interpolation)
+        with pytest.raises(DecodingError, match="raise WDS_DECOMPRESS_LIMIT"):
+            decode_field(field, data, handler)
+        assert decode_field(field, data, DecodeImage("rgb8", size=(224, 224))).shape == (224, 224, 3)

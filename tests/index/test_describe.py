@@ -3,9 +3,12 @@ import json
 
 import pytest
 from tests.index.archives import make, many
+from tests.stores.fakes import send_object
 
-from webdataset.errors import ShardNotFound
-from webdataset.index import index_shards, index_url, load_index, read_description, write_description
+from webdataset import stores
+from webdataset.errors import ShardNotFound, StoreError
+from webdataset.index import build_index, index_shards, index_url, load_index, read_description, write_description
+from webdataset.testing import LoopbackServer
 
 
 @pytest.fixture
@@ -37,3 +40,41 @@ def test_a_missing_shard_is_named(urls, tmp_path):
     with pytest.raises(ShardNotFound, match="gone.tar"):
         index_shards([*urls, str(tmp_path / "gone.tar")])
     assert not (tmp_path / index_url("gone.tar")).exists()
+
+
+@pytest.mark.parametrize("place", ["local", "http"])
+def test_a_shard_that_is_replaced_meanwhile_is_described_as_one_version_or_an_error(tmp_path, monkeypatch, place):
+    """After each request, or between the index and the checksum of a local file."""
+    old, new = make(many(2)), make(many(9))
+    (tmp_path / "a.tar").write_bytes(old)
+    left = [0]
+
+    def replace(*_):
+        left[0] -= 1
+        if not left[0]:
+            (tmp_path / "b.tar").write_bytes(new)
+            (tmp_path / "b.tar").replace(tmp_path / "a.tar")
+
+    def respond(handler):
+        send_object(handler, (tmp_path / "a.tar").read_bytes())
+        replace()
+
+    def built(url, **options):
+        found = build_index(url, **options)
+        if place == "local":
+            replace()
+        return found
+
+    monkeypatch.setattr("webdataset.index._index_dataset.build_index", built)
+    with LoopbackServer(respond) as server:
+        url = server.url("a.tar") if place == "http" else str(tmp_path / "a.tar")
+        for after in range(1, 4):
+            (tmp_path / "a.tar").write_bytes(old)
+            left[0] = after
+            try:
+                (entry,) = index_shards([url], store_index=False).shards
+            except StoreError:
+                continue
+            data = old if entry.nsamples == 2 else new
+            assert (entry.filesize, entry.md5sum) == (len(data), hashlib.md5(data).hexdigest())
+        stores.close_connections()

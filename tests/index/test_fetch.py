@@ -1,16 +1,19 @@
 import os
+import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from tests.index.archives import make
+from tests.stores.fakes import answer, send_object
 from hypothesis import given, strategies as st
 
+import wids
 from webdataset import stores
 from webdataset.errors import StoreError
-from webdataset.index import Range, ShardReader, build_index, coalesce, open_bytes
-from webdataset.testing import LoopbackServer
+from webdataset.index import IndexedShards, Range, ShardReader, build_index, coalesce, open_bytes
+from webdataset.testing import LoopbackServer, make_shard
 from webdataset.testing._web_server import wanted_range
 
 RANGES = st.lists(st.builds(Range, st.integers(0, 20_000), st.integers(0, 3000)), max_size=12)
@@ -125,14 +128,62 @@ def test_a_local_shard_that_changes_is_an_error_and_no_crash(tmp_path, how):
             read()
 
 
+def indexed(urls):
+    return (shards := IndexedShards(urls)), lambda number: shards[number]["txt"]
+
+
+def in_another_process(urls):
+    shards = IndexedShards(urls)
+    _ = shards[0]  # its version goes to the other process
+    shards = pickle.loads(pickle.dumps(shards))
+    return shards, lambda number: shards[number]["txt"]
+
+
+def of_wids(urls):
+    shards = wids.ShardListDataset([{"url": url, "nsamples": 3} for url in urls], lru_size=1, transformations=[])
+    return shards, lambda number: shards[number][".txt"].read()
+
+
+@pytest.mark.parametrize("place", ["local", "http"])
+@pytest.mark.parametrize("open_shards", [indexed, in_another_process, of_wids])
+def test_a_shard_that_is_replaced_while_others_are_open_is_an_error(tmp_path, monkeypatch, place, open_shards):
+    """Of many shards some are open at a time: one that is opened again must be what it was, with the same layout too."""
+    monkeypatch.setattr("webdataset.index._indexed_shards._OPEN_SHARDS", 1)
+
+    def store(text):
+        for name in ("new.tar", "b.tar"):
+            make_shard(tmp_path / name, [{"__key__": str(n), "txt": text} for n in range(3)])
+        os.replace(tmp_path / "new.tar", tmp_path / "a.tar")
+
+    def respond(handler):
+        path = tmp_path / handler.path[1:]
+        send_object(handler, path.read_bytes()) if path.exists() else answer(handler, 404)
+
+    store("old")
+    with LoopbackServer(respond) as server:
+        urls = [server.url(name) if place == "http" else str(tmp_path / name) for name in ("a.tar", "b.tar")]
+        shards, text = open_shards(urls)
+        assert (text(0), text(3), text(1)) == (b"old",) * 3
+        assert text(3) == b"old"  # the other one is open
+        store("new")
+        with pytest.raises(StoreError, match="changed while it was read|replaced while it was used"):
+            text(2)
+        shards.close()  # from here on it may be another one
+        assert text(2) == b"new"
+    stores.close_connections()
+
+
+@pytest.mark.parametrize("rows", [(5, 0, 7, 3), (0, 1, 2, 3), (2, 4, 6), (3, 2, 1), (1, 1), (4,)], ids=str)
 @pytest.mark.parametrize("spread", [1, 20])
-def test_rows_are_the_bytes_at_their_offsets(tmp_path, spread):
+def test_rows_are_the_bytes_at_their_offsets(tmp_path, rows, spread):
     data = np.random.default_rng(0).integers(0, 256, 400_000, np.uint8)
     (tmp_path / "x").write_bytes(data.tobytes())
     opened = open_bytes(str(tmp_path / "x"))
-    starts = np.array([5, 0, 7, 3]) * 1024 * spread
-    for length in (1, 512, 700, 1024):
-        assert (opened.read_rows(starts, length) == np.stack([data[s : s + length] for s in starts])).all()
+    starts = np.array(rows) * 1024 * spread
+    for length in (1, 512, 700, 1024, 8192, 10_000):
+        found = opened.read_rows(starts, length)
+        assert found.flags.writeable
+        assert (found == np.stack([data[s : s + length] for s in starts])).all()
     opened.close()
 
 

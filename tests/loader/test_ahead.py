@@ -10,11 +10,11 @@ from webdataset.loader._meter import Meter
 class StoppedWhileItLooks(Prefetcher):
     """Is told to stop when it has seen that nobody wants that yet, and before it looks for room."""
 
-    def _has_room(self, size):
+    def _has_space(self, size):
         if self._groups:
             self._stopped = True
             self._taken.put(None)
-        return super()._has_room(size)
+        return super()._has_space(size)
 
 
 def test_a_thread_that_is_stopped_while_it_looks_for_room_ends():

@@ -16,7 +16,6 @@ from webdataset.loader._move_batching import as_it_is
 from webdataset.loader._shared_memory import Blocks
 from webdataset.loader._transfer import Transfer, pack
 from webdataset.loader._worker import Message, Unpacked, WorkerDataset
-from webdataset.pipeline import EpochCounter
 
 from .sources import numbers
 from .test_processes import batches, plain, processes
@@ -81,7 +80,7 @@ def test_the_order_does_not_depend_on_the_groups(counts):
 
 
 def with_groups_of(size, loader):
-    together = loader.pipeline[0]._together
+    together = loader.pipeline[0]._group_size
     together._shared.set(size)
     together._final = True
     return loader
@@ -123,7 +122,7 @@ def test_a_group_does_not_wait_for_items_that_have_become_slow(monkeypatch):
     monkeypatch.setattr(_worker.world, "torch_worker", lambda: SimpleNamespace(id=0, num_workers=1))
     for longest, sizes in ((float("inf"), [16, 6]), (-1, [1] * 22)):
         monkeypatch.setattr(_worker, "LONGEST", longest)
-        worker = WorkerDataset(numbers(20), as_it_is, EpochCounter(), EpochCounter(), together=together)
+        worker = WorkerDataset(numbers(20), as_it_is, group_size=together)
         assert [len(group) for group in worker] == sizes  # 20 items, where the next epoch begins, and the last message
 
 

@@ -1,6 +1,8 @@
 import contextlib
 import gc
+import itertools
 import json
+import multiprocessing
 import os
 import signal
 from itertools import islice
@@ -59,6 +61,37 @@ def test_resume_is_exact_on_the_same_number_of_workers(n, stops):
         again.load_state_dict(saved)
         assert head + plain(again) == expected[0]
         assert plain(again) == expected[1]
+
+
+class SecondWorkerWaits:
+    """Until it is told to go on; what it reads first must have been decided before."""
+
+    def __init__(self):
+        self.event = multiprocessing.get_context("fork").Event()
+
+    def __call__(self, worker):
+        assert worker == 0 or self.event.wait(60)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("again", [lambda loader: loader, lambda loader: loader.compose()], ids=["same", "copy"])
+def test_two_iterations_at_once_do_not_share_workers(persistent, again):
+    """Mutation: let both use the workers that live, or one number of the pass."""
+    expected = [plain(epoch) for epoch in itertools.repeat(processes(batches(), 2), 3)]
+    start = SecondWorkerWaits()
+    loader = processes(batches(), 2, persistent_workers=persistent, worker_init_fn=start)
+    other = again(loader)
+    first = iter(loader)
+    found = [plain([next(first)])]
+    second = iter(other)
+    found.append(plain([next(second)]))
+    start.event.set()
+    found[0] += plain(islice(first, 2))
+    found[1] += plain(second)
+    found[0] += plain(first)
+    assert [*found, plain(other)] == expected
+    loader.close()
+    other.close()
 
 
 def test_another_number_of_workers_is_refused_with_a_sentence():
@@ -343,5 +376,5 @@ def test_workers_that_are_told_to_be_one_worker_are_refused(monkeypatch):
     monkeypatch.setenv("NUM_WORKERS", "2")
     dataset = wds.DataPipeline(range(4), wds.split_by_worker)
     assert list(wds.WebLoader(dataset, batch_size=None, num_workers=1)) == [1, 3]
-    with pytest.raises(wds.SpecError, match="worker process 0 of 2 was told to be worker 1 of 2"):
+    with pytest.raises(wds.SpecError, match="worker process 0 of 2 has the number 1 of 2"):
         list(wds.WebLoader(dataset, batch_size=None, num_workers=2))

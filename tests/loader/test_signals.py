@@ -213,7 +213,7 @@ def test_a_lock_that_an_interrupt_left_taken_does_not_keep_the_workers():
     next(posts)
     workers = posts._workers
     posts._index_queues[1]._notempty.acquire()
-    _processes._stop(posts)
+    _processes._end_workers(posts)
     assert not any(worker.is_alive() for worker in workers)
 
 
@@ -232,7 +232,7 @@ class Pinning:
 def test_a_lock_that_an_interrupt_left_taken_does_not_keep_the_thread_that_pins():
     posts = Pinning()
     posts._data_queue.mutex.acquire()
-    _processes._stop(posts)
+    _processes._end_workers(posts)
     waits_for_ever = posts.filling.is_alive()
     if waits_for_ever:
         posts._data_queue.mutex.release()

@@ -3,7 +3,7 @@
 import json
 
 from webdataset import world
-from webdataset.loader._worker_cursors import per_worker, together
+from webdataset.loader._worker_cursors import per_worker, join_cursors
 from webdataset.pipeline import Cursor
 from webdataset.world import World
 
@@ -15,7 +15,7 @@ def rank_items(make, rank, ranks, workers, state=None):
     cursors, turn = [Cursor(0)] * workers, 0
     if state is not None:
         dataset.load_state_dict(json.loads(json.dumps(state)))
-        cursors, turn = per_worker(dataset._start, workers)
+        cursors, turn = per_worker(dataset._start.cursor, workers)
     runs = []
     for worker in range(workers):
         here = World(rank, ranks, worker, workers)
@@ -36,7 +36,7 @@ def rank_items(make, rank, ranks, workers, state=None):
                     ended.add(worker)
                     continue
                 cursors[worker] = run.cursor()
-            yield item, checkpoint.with_cursor(together(cursors, turn).settled()).to_json()
+            yield item, checkpoint.with_cursor(join_cursors(cursors, turn).settled()).to_json()
     finally:
         for here, run, _ in runs:
             with world.pretend(here):

@@ -58,6 +58,16 @@ def test_a_seed_mixes_all_and_keeps_all(tmp_path):
     assert order(seed=1) == order(seed=1) != order(seed=1, epoch=1)
 
 
+@pytest.mark.parametrize("batchsize", [1, 5, 11, 100])
+@pytest.mark.parametrize("located", [1, 2, 3, 16])
+def test_iterating_gives_the_batches_of_the_sequence(tmp_path, monkeypatch, batchsize, located):
+    """Positions of several batches are located together."""
+    monkeypatch.setattr("webdataset.plan._array_batches._LOCATED", located)
+    batches = wds.ArrayBatches(shards(tmp_path), "x.npy", batchsize, seed=3)
+    by_number = [batches[number].tolist() for number in range(len(batches))]
+    assert [batch.tolist() for batch in batches] == by_number
+
+
 def test_out_of_a_place_without_a_file(tmp_path):
     with wds.TarWriter("memory://array-batches/a.tar") as sink:
         for number in range(5):

@@ -14,6 +14,8 @@ import numpy as np
 import webdataset as wds
 from tests.golden.pipelines import (
     INDEXED_B,
+    LABELS,
+    STREAMED,
     STREAMED_B,
     columns,
     drop_every_fourth,
@@ -143,6 +145,18 @@ def keys_of_rows(batch):
     return [f"a{row[0]:02d}" for row in batch]
 
 
+def join():
+    """Both datasets have one order of shards, another one in every epoch."""
+    joined = wds.join_columns(streamed(shardshuffle=True), streamed(LABELS, shardshuffle=True))
+    return wds.FluidWrapper(joined).shuffle(3)
+
+
+def join_of_epochs():
+    """Datasets that go on from epoch to epoch."""
+    images, labels = (streamed(spec, shardshuffle=True).with_epoch(4) for spec in (STREAMED, LABELS))
+    return wds.FluidWrapper(wds.join_columns(images, labels, missing="drop"))
+
+
 def resampled():
     return streamed(resampled=True).shuffle(3)
 
@@ -169,6 +183,8 @@ SOURCES = {
     plan_filtered_batched: Promise(KEPT, shuffled=True, batches=True),
     plan_buffered: Promise(A, shuffled=True),
     arrays: Promise(A, shuffled=True, batches=True),
+    join: Promise(A, shuffled=True),
+    join_of_epochs: Promise(A, epoch="some"),
     resampled: Promise(A, epoch="some"),
 }
 

@@ -6,11 +6,14 @@ rest of the epoch and the whole epoch after it are compared with a run that was 
 
 import functools
 import itertools
+import json
+from contextlib import closing
 
 import pytest
 
+from tests.golden.pipelines import keys_of
 from tests.state import compositions as c
-from tests.state.reference import Reference
+from tests.state.reference import Reference, epoch_of
 from tests.state.stopping import Recording, a_few
 from webdataset.loader import _item_state
 
@@ -119,6 +122,26 @@ def test_resumes_exactly_with_worker_processes(name):
 def test_a_loader_does_not_change_the_order(source, nesting, workers):
     without, within = c.compose(source, nesting), c.compose(source, nesting, workers=workers)
     assert Reference(within.build, 3).epochs == Reference(without.build, 3).epochs
+
+
+def _closed():
+    yield from (c.compose(source) for source in c.SOURCES)
+    yield from (c.compose(c.stream_shuffled, cut=cut) for cut in c.CUTS)
+    yield from (c.compose(c.stream_shuffled, nesting, workers="threads-2") for nesting in c.NESTINGS)
+    yield c.compose(c.stream_shuffled, workers="processes-2", loader_cut=c.with_epoch, rebatched=True)
+
+
+@pytest.mark.parametrize("composition", [*filter(None, _closed())], ids=lambda composition: composition.name)
+def test_a_state_that_is_saved_after_close_is_that_of_the_iteration(composition):
+    """Mutation: forget the iteration when it is closed."""
+    reference = Reference(composition.build, 3)
+    for taken in (2, None):
+        with closing(composition.build()) as dataset, closing(composition.build()) as resumed:
+            items = iter(dataset)
+            assert [keys_of(item) for item in itertools.islice(items, taken)] == reference.epochs[0][:taken]
+            dataset.close()
+            resumed.load_state_dict(json.loads(json.dumps(dataset.state_dict())))
+            assert [epoch_of(resumed), epoch_of(resumed)] == reference.after(0, taken)
 
 
 def _of_several_passes():

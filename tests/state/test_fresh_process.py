@@ -81,3 +81,14 @@ def test_resumes_in_a_fresh_process(name, outcomes):
     assert "error" not in saved, saved.get("trace")
     assert "error" not in resumed, resumed.get("trace")
     assert resumed["result"] == saved["result"]["expected"]
+
+
+def test_sets_in_arguments_are_the_same_in_every_process():
+    """Python gives a set of texts another order in each process."""
+    texts = set()
+    for seed in "123":
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        command = [sys.executable, "-m", "tests.state.sets"]
+        texts.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(texts) == 1, texts
+    assert all(f"{n}.tar" in text for text in texts for n in range(9))

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import webdataset as wds
-from webdataset import shards, stores
-from webdataset.errors import SpecError, StoreError
+from wids import _descriptions as wids_descriptions
+from webdataset import shards, stores, tools
+from webdataset.errors import SpecError, StoreError, WebDatasetError
 from webdataset.index import load_index, read_description
 from webdataset.testing import LoopbackServer
 
@@ -84,3 +85,46 @@ def test_an_endless_list_ends():
         patch.setattr("webdataset.shards._expand.MAX_SHARDS", 1000)
         with pytest.raises(SpecError, match="at most"):
             shards.expand(iter(lambda: "a.tar", None))
+
+
+@pytest.mark.parametrize(
+    "text", [b"a: 1" + b":1" * 50_000, b"".join(b"%d: 1\n" % (n * (2**61 - 1)) for n in range(1, 8000))]
+)
+def test_integers_of_a_yaml_file_that_take_quadratic_time_are_refused(text):
+    """In base 60, and as keys that all have one hash: minutes for 2 MB."""
+    with pytest.raises(SpecError, match="digits, at most 20 are allowed"):
+        shards.load_yaml(text, "to test")
+    assert shards.load_yaml(b"a: 1:30\nb: 18_446_744_073\n", "to test") == {"a": 90, "b": 18_446_744_073}
+
+
+DEEP = b"[" * 100_000
+READERS = {
+    "description": read_description,
+    "description, changed by wids": lambda path: wids_descriptions.update(path, dict),
+    "table": lambda path: tools.create(path, f"{path}.tar"),
+    "expression": lambda path: tools.Expression("json.a == 1")({"__key__": "0", "json": DEEP}),
+}
+
+
+@pytest.mark.parametrize("read_it", READERS.values(), ids=READERS)
+def test_json_of_very_many_levels_is_an_error(read_it, tmp_path):
+    """Python's parser raises no ValueError for it, but a RecursionError."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(DEEP)
+    with pytest.raises(WebDatasetError, match="not JSON|cannot be computed"):
+        read_it(str(path))
+
+
+def test_a_list_of_objects_of_very_many_levels_is_an_error(monkeypatch):
+    def answer(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(DEEP)))
+        handler.end_headers()
+        handler.wfile.write(DEEP)
+
+    with LoopbackServer(answer) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url(""))
+        monkeypatch.setenv("WDS_RETRIES", "1")
+        with pytest.raises(StoreError, match="that is not JSON"):
+            stores.list_urls("hf://datasets/me/x/*")
+        stores.close_connections()

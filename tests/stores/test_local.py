@@ -1,6 +1,7 @@
 """Local files: published complete or not at all, even after kill -9."""
 
 import errno
+import fcntl
 import os
 import random
 import signal
@@ -8,11 +9,14 @@ import stat
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from webdataset import stores
 from webdataset.errors import AccessDenied, ShardNotFound, StoreError
+from webdataset.stores import _local_files
 
 
 def test_published_on_close_and_not_before(tmp_path):
@@ -187,3 +191,17 @@ def test_a_file_whose_write_failed_is_not_published(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="an earlier write failed"):
         upload.close()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("age", [0, 3600])
+def test_what_a_killed_writer_left_under_a_number_that_another_process_has_now(tmp_path, age):
+    """In a container the next start has the same number, mostly 1."""
+    left = Path(_local_files._temporary_name(str(tmp_path / "a.tar")))  # with the number of this process
+    left.write_bytes(b"x")
+    os.utime(left, times=(time.time() - age,) * 2)
+    with open(left, "rb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        stores.write_bytes(tmp_path / "a.tar", b"y")
+        assert left.exists(), "a writer has it"
+    stores.write_bytes(tmp_path / "a.tar", b"y")
+    assert left.exists() == (age == 0)

@@ -7,14 +7,17 @@ tracebacks, warnings, log lines, `repr`, checkpoints, counters and names of cach
 import dataclasses
 import importlib
 import inspect
+import io
 import json
 import logging
 import pickle
 import pkgutil
 import shutil
 import socket
+import tarfile
 import warnings
 from contextlib import contextmanager, suppress
+from urllib.parse import unquote
 
 import pytest
 
@@ -22,9 +25,11 @@ import webdataset as wds
 from fakes import answer, send_object
 from planted_secrets import POSITIONS, SECRET, address, assert_clean, shown
 from webdataset import handlers, shards, stores, tools
+from webdataset.cache import url_to_cache_name
 from webdataset.errors import StoreError, WebDatasetError
 from webdataset.index import index_url, read_description
 from webdataset.testing import LoopbackServer
+from wids._indexed_tar import cache_localname, default_localname
 
 
 @pytest.fixture
@@ -264,6 +269,53 @@ def test_secrets_in_the_cache(site, listening, position, tmp_path, monkeypatch):
     assert_clean(map(str, found))
     assert_clean(path.read_bytes().decode("latin1") for path in found if path.is_file() and "a.tar" not in path.name)
     assert_clean(listening())
+
+
+@pytest.mark.parametrize("position", NEEDS_SERVER)
+def test_secrets_in_warnings_about_what_a_shard_holds(position, listening):
+    """Links and fields that are left out; their names are a stranger's, and make no second line and move no cursor."""
+    needs_curl(position)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, kind in (("a.txt", tarfile.REGTYPE), ("b\n\x1b[2J.x", tarfile.SYMTYPE), ("c\n.x", tarfile.FIFOTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "x\nERROR: \x1b[2J"
+            tar.addfile(info)
+
+    def respond(handler):
+        send_object(handler, archive.getvalue()) if "a.tar" in handler.path else answer(handler, 404)
+
+    with LoopbackServer(respond) as server:
+        url = address(position, server.url("").removeprefix("http://").rstrip("/"))
+        for dataset in (wds.WebDataset(url, index=False), wds.WebDataset(url, resampled=True).slice(1)):
+            list(dataset.decode(only="nothing"))
+        with suppress(WebDatasetError):  # a command has no index
+            list(wds.IndexedDataset(url, fields=["y"]))
+    stores.close_connections()
+    assert any("link" in text for text in listening())
+    assert_clean(listening())
+    assert all(text.isprintable() for text in listening() if "link" in text or "field" in text)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_secrets_in_the_public_names_of_copies(position):
+    """Those of the public library and of wids, which quote addresses."""
+    url = address(position, "h:80")
+    for name in (url_to_cache_name(url), url_to_cache_name(url, 1), default_localname("/x")(url), cache_localname("/x")(url)):  # fmt: skip
+        assert_clean([name, unquote(name)])
+
+
+@pytest.mark.parametrize("text", [
+    f"machine 127.0.0.1 login me password x {SECRET}", f"machine 127.0.0.1 login me password x\n{SECRET}", f"{SECRET}",
+    f"machine 127.0.0.1 login me passwd {SECRET}", f"machine 127.0.0.1 login me password \xff{SECRET}",
+])  # fmt: skip
+def test_secrets_in_a_netrc_file_that_cannot_be_read(text, tmp_path, monkeypatch, listening):
+    (tmp_path / "netrc").write_bytes(text.encode("latin1"))
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with pytest.raises(WebDatasetError, match=r"netrc .* cannot be read") as caught:
+        read_all("http://127.0.0.1:1/a.tar")
+    assert_clean([*shown(caught.value), *listening()])
 
 
 # --- redirects -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import webdataset as wds
 import wids
 from fakes import answer, send_object
 from webdataset import shards, stores
-from webdataset.address import Address, Birth, birth_of, like
+from webdataset.address import Address, Birth, birth_of, is_from_data, like
 from webdataset.errors import SpecError, StoreError, UnsafeContent, WebDatasetError
 from webdataset.flow import Drawn, url_as_json, url_from_json
 from webdataset.index import index_url, read_description
@@ -348,6 +349,24 @@ def test_the_text_of_an_address_is_harmless_when_its_type_is_lost(scene):
     assert not (scene.data / "marker").exists()
 
 
+@pytest.mark.parametrize("text", [
+    "x::pipe:touch marker", "x/y.tar:: PIPE:touch marker", "{pipe:touch marker;,b}.tar", "{p,q}ipe:touch marker", "{a/b,pipe:touch marker}",
+    "x::{p,q}ipe:touch marker", "https://h/a::pipe:touch marker",
+])  # fmt: skip
+def test_no_text_out_of_a_document_becomes_a_command_by_its_expansion(scene, text):
+    """As a part of a specification, or in a list: what `::` and braces make of it."""
+    places = [from_local_description, from_remote_description, from_a_yaml_spec, from_a_nested_description]
+    for place in places:
+        with suppress(WebDatasetError):
+            url = str(place(scene, text))
+            for spec in (url, [url]):
+                for found in shards.expand_urls(spec):
+                    assert not found.strip().lower().startswith("pipe:")
+    assert first(
+        read_description({"wids_version": 1, "shardlist": [{"url": "s3://b/{a:b}::c.tar", "nsamples": 1}]}).urls
+    )
+
+
 SECRET_VARIABLES = {
     **dict.fromkeys(("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "PGPASS", "MYKEY", "GITHUB_PAT", "NPM_AUTH", "a.secret"), "s3cret"),
     **dict.fromkeys(("HTTPS_PROXY", "DATABASE_URL"), "http://me:s3cret@h/"),
@@ -506,3 +525,19 @@ def test_a_generator_of_paths_is_read_once_and_kept(tmp_path):
     assert len(lazy) == 2 and [len(list(lazy)) for _ in range(3)] == [2, 2, 2]
     with pytest.raises(StoreError):
         stores.open_read(tmp_path / "missing.tar")
+
+
+# --- what data names may name more ---------------------------------------------------------------------------------
+
+
+def test_a_description_or_listing_that_data_names_gets_no_more_than_the_data(scene):
+    """A YAML spec names a description, or a pattern, on another host: the shards there get no credentials either."""
+    scene.pages["/d.json"] = description_of("a.tar")
+    scene.pages["/"] = b'<a href="b.tar">b</a>'
+    named = Address(scene.server.url("d.json"), Birth.SPEC, "https://h/")
+    (shard,) = read_description(named).urls
+    (listed,) = stores.list_urls(Address(scene.server.url("*.tar"), Birth.SPEC, "https://h/"))
+    for url in (shard, listed):
+        assert not may_send_credentials(url) and is_from_data(url)
+    (own,) = read_description(scene.server.url("d.json")).urls
+    assert may_send_credentials(own)

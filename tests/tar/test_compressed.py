@@ -237,3 +237,25 @@ def test_a_large_archive_of_small_members_passes_any_limit_and_is_streamed(kind)
     archive = PACK[kind]((info.tobuf() + noise) * 24 + bytes(1024))
     peak = largest_in_memory(archive)
     assert peak < 16 << 20
+
+
+def with_large_window(kind):
+    """A stream that says that its decoder has to remember gigabytes; it is small all the same."""
+    if kind == "zstd":
+        return b"\x28\xb5\x2f\xfd" + bytes((0, 0xA8)) + bytes((1, 0, 0))  # 2**31 bytes, an empty last block
+    packed = bytearray(lzma.compress(CONTENT))
+    end = 12 + (packed[12] + 1) * 4  # of the header of the first block, which ends with its checksum
+    packed[packed.index(b"\x21\x01", 12) + 2] = 40
+    packed[end - 4 : end] = zlib.crc32(packed[12 : end - 4]).to_bytes(4, "little")
+    return bytes(packed)
+
+
+@pytest.mark.parametrize("kind", ["xz", "zstd"])
+def test_what_a_decoder_may_remember_is_limited(kind):
+    """A shard of 4 MB would take 4 GB, however small its members are."""
+    with pytest.raises(BadHeader, match=r"emory"):
+        unpack(with_large_window(kind))
+
+
+def test_the_largest_setting_of_xz_passes():
+    assert unpack(lzma.compress(CONTENT, preset=9)) == CONTENT

@@ -37,7 +37,7 @@ def test_select_reports_keys_that_were_not_found(shards):
 
 
 def test_select_needs_a_criterion(shards):
-    with pytest.raises(SpecError, match="which samples"):
+    with pytest.raises(SpecError, match="no condition is given for the samples"):
         tools.select(shards, "out.tar")
 
 

@@ -177,3 +177,12 @@ def test_ten_million_samples_of_a_description(tmp_path):
         assert client.get("/api/dataset")["samples"] == 10_000_000
         cell = client.get("/api/cells?start=9999999&count=1")["cells"][0]
         assert cell["key"] == "0999" and cell["number"] == 9_999_999
+
+
+def test_json_of_very_many_levels_ends_no_job(tmp_path):
+    samples = [{"__key__": str(number), "json": b"[" * 50_000 if number else b"{}"} for number in range(3)]
+    with ViewServer([make_shard(str(tmp_path / "a.tar"), samples)]) as server:
+        client = Client(server)
+        client.ready()
+        assert client.job("facets")["result"]["fields"][0]["count"] == 3
+        assert client.job("filter", "json.a == None")["state"] == "done"

@@ -7,13 +7,24 @@ import pickle
 import tarfile
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import webdataset as wds
 import wids
-from webdataset.errors import DecodingError, DuplicateField, ShardNotFound, SpecError, StaleIndex
+from webdataset import stores
+from webdataset.errors import (
+    DecodingError,
+    DuplicateField,
+    FormatError,
+    ShardNotFound,
+    SpecError,
+    StaleIndex,
+    UnsafeContent,
+)
+from webdataset.stores._trust import may_send_credentials
 from webdataset.testing import FaultServer
 
 
@@ -304,3 +315,37 @@ def test_torch_loader(data, workers):
         sampler = wids.ShardListSampler(dataset)
         loader = DataLoader(dataset, 3, sampler=sampler, num_workers=workers, collate_fn=numbers)
         assert sorted(sum(loader, [])) == list(range(10)) and len(loader) == 4
+
+
+@pytest.mark.parametrize(
+    "url", ["{tmp}/secret.tar", "../secret.tar", "file:{tmp}/secret.tar", "pipe:touch marker", "-"]
+)
+def test_a_description_in_an_open_file_is_data(tmp_path, monkeypatch, url):
+    """As one that is named by its address: the program did not write what is in it."""
+    (tmp_path / "secret.tar").touch()
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path / "data")
+    Path("d.json").write_text(json.dumps({"wids_version": 1, "shardlist": [{"url": url.format(tmp=tmp_path), "nsamples": 1}]}))  # fmt: skip
+    for base in (None, str(tmp_path / "data")):
+        with open("d.json") as file, pytest.raises((UnsafeContent, ShardNotFound)):
+            wids.ShardListDataset(file, base=base)[0]
+
+
+def test_a_description_in_an_open_file_is_read_as_from_its_folder(data, monkeypatch):
+    monkeypatch.chdir("/")
+    (data / "d.json").write_text(json.dumps({"wids_version": 1, "shardlist": [{"url": "train-000000.tar", "nsamples": 4}]}))  # fmt: skip
+    with open(data / "d.json") as file, wids.ShardListDataset(file) as dataset:
+        assert len(numbers(dataset)) == 4
+
+
+def test_an_open_file_without_a_description_is_an_error_of_ours():
+    with pytest.raises(FormatError, match="not JSON"):
+        wids.ShardListDataset(io.BytesIO(b"{nonsense"))
+
+
+def test_addresses_of_an_open_file_get_no_credentials_of_another_host():
+    stores.write_bytes("memory://open/d.json", json.dumps({"wids_version": 1, "shardlist": [{"url": "https://other/a.tar", "nsamples": 1}]}).encode())  # fmt: skip
+    with wds.gopen("memory://open/d.json") as file:
+        file.url = "https://h/d.json"
+        (entry,) = wids.ShardListDataset(file).shards
+    assert not may_send_credentials(entry.url)

@@ -1,6 +1,7 @@
 """Two live writers of one name, and a run after a longer one."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -121,3 +122,35 @@ def test_a_shorter_run_into_another_store_is_refused():
         with pytest.raises(StoreError, match="earlier run"):
             run("memory://shorter/%d.tar", 2, overwrite=overwrite)
     assert len(stores.list_urls("memory://shorter/*.tar")) == 3
+
+
+LONGEST = 255  # bytes of a file name
+
+
+@pytest.mark.parametrize("letter", "aé中😀")
+def test_two_names_as_long_as_the_system_allows(tmp_path, letter):
+    """The names of locks and temporary files have room, and are as different as those of the archives."""
+    repeated = letter * ((LONGEST - len("-0.tar")) // len(letter.encode()))
+    paths = [str(tmp_path / f"{repeated}-{number}.tar") for number in range(2)]
+    writers = [TarWriter(path) for path in paths]
+    for path in paths:
+        with pytest.raises(StoreError, match="another writer"):
+            TarWriter(path)
+    for writer in writers:
+        writer.write(SAMPLE)
+        writer.close()
+    assert sorted(os.listdir(tmp_path)) == sorted(map(os.path.basename, paths))
+
+
+@pytest.mark.parametrize("letter", "aé中😀")
+def test_what_a_killed_writer_of_a_long_name_left_is_removed(tmp_path, letter):
+    path = str(tmp_path / (letter * (LONGEST // len(letter.encode()))))
+    child = os.fork()
+    if not child:
+        stream = stores.open_write(path)
+        stream.write(b"x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(os.listdir(tmp_path)) == 1
+    stores.write_bytes(path, b"y")
+    assert os.listdir(tmp_path) == [os.path.basename(path)]

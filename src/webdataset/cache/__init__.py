@@ -1,7 +1,7 @@
 """Shards kept on the local disk.
 
 In: addresses. Out: streams and paths of local copies. This package knows names, sizes, versions, checksums and which
-process fetches; it knows nothing about the contents of a shard beyond its first bytes.
+process fetches; of the contents of a shard it knows only the first bytes.
 
 Each shard is fetched once, by one process, while any number of readers follow it byte by byte; it is validated, then
 published by a rename. A process may be killed at any moment: the next one continues from the last byte. The cache never

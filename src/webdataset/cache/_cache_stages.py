@@ -9,7 +9,7 @@ from typing import Any
 
 from webdataset import config
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.stores import is_local, open_read, skip
+from webdataset.stores import as_address, is_local, open_read, skip
 
 from ._file_names import url_to_hashed_name
 from ._file_type import check_tar_format
@@ -166,7 +166,7 @@ def _opened(urls: Iterable[str | Shard], opener: Callable[[str], Shard], handler
     for item in urls:
         shard = dict(item) if isinstance(item, dict) else {"url": item}
         try:
-            opened = opener(os.fspath(shard["url"]))
+            opened = opener(as_address(shard["url"]))
         except Exception as error:
             if handler(error):
                 continue

@@ -36,7 +36,7 @@ class Stopped(Exception):
 
 
 class Fill:
-    """Fetches a shard. The caller has taken its lock; the fill releases it when it ends, however it ends."""
+    """Fetches a shard in a thread. The caller has acquired its lock; the fill releases it when it ends, always."""
 
     def __init__(self, directory: CacheDirectory, url: str, name: str) -> None:
         self._directory, self._url, self.name = directory, url, name
@@ -66,7 +66,7 @@ class Fill:
         self._thread.join()
 
     def _run(self) -> None:
-        for step in (self._fetch, self._disown_parts, self._release):
+        for step in (self._fetch, self._mark_parts_unowned, self._release):
             try:
                 with disk_errors(self._directory.records.folder, self._url), abandonable(self._stop):
                     step()
@@ -81,13 +81,13 @@ class Fill:
 
     def _fetch(self) -> None:
         if self._directory.records.entry(self.name) is not None:
-            return  # published by another process between our look and our lock
+            return  # published by another process before the lock was acquired
         left = self._part_of_ended_process()
         if left is None or not self._continue(*left):
             self._begin()
 
-    def _disown_parts(self) -> None:
-        """An unfinished part of ours must not be followed until a process has compared its version with the origin."""
+    def _mark_parts_unowned(self) -> None:
+        """Mark unfinished parts of this process: no reader may follow one before its version is compared again."""
         records = self._directory.records
         for name, token in list(records.parts(self.name)):
             claim = records.claim(name, token)
@@ -95,18 +95,27 @@ class Fill:
                 records.write_claim(name, token, replace(claim, process=0))
 
     def _part_of_ended_process(self) -> tuple[str, Claim, int] | None:
-        """A part that can be continued; other parts of processes that have ended are removed."""
+        """Return a part that can be continued; remove other parts of processes that have ended."""
         records, best = self._directory.records, None
         for name, token in list(records.parts(self.name)):
             claim = records.claim(name, token)
-            if claim is not None and claim.is_live and claim.process != os.getpid():
-                continue  # although we hold the lock; one of ours is left from a failure
+            if claim is not None and self._may_be_written(claim):
+                continue
             size = file_size(records.part(name, token))
             if best is None and size and claim is not None and self._can_continue(claim):
                 best = (token, claim, size)
             else:
                 records.remove_part(name, token)
         return best
+
+    def _may_be_written(self, claim: Claim) -> bool:
+        """Whether another process may be writing a part, although we hold the lock of the shard.
+
+        On this machine the lock is the proof that none does: a process with that number may be another one by now, or
+        one that was killed and that its parent has not waited for. Without locks the number is all there is.
+        """
+        soft = self._directory.locks.soft
+        return claim.machine != machine() or (soft and claim.is_live and claim.process != os.getpid())
 
     def _can_continue(self, claim: Claim) -> bool:
         """The rule of `stores._same_object`: only under a strong version, which the origin still has."""

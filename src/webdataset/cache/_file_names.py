@@ -45,12 +45,16 @@ def url_to_cache_name(url: str, ndir: int = 0) -> str:
 
     >>> url_to_cache_name("https://h/a/b.tar?x=1"), url_to_cache_name("https://h/a/b.tar", ndir=1)
     ('b.tar', 'a/b.tar')
+
+    A name that would have a secret is that of `url_to_hashed_name` instead.
     """
     assert isinstance(url, str), "the public library raises this for anything but a string"
     parsed = urlparse(url)
     if parsed.scheme in _PATHLIKE:
-        return "/".join(parsed.path.lstrip("/").split("/")[-1 - ndir :])
-    return quote(url, safe="_+{}*,-")[-128:]
+        name = shown = "/".join(parsed.path.lstrip("/").split("/")[-1 - ndir :])
+    else:
+        name, shown = quote(url, safe="_+{}*,-")[-128:], url
+    return name if redacted(shown) == shown else url_to_hashed_name(url)
 
 
 def pipe_cleaner(spec: str) -> str:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Follower(Stream):
     """The bytes of a shard as they arrive in the cache; read from the origin if the cache cannot hold the shard.
 
-    No process owns the download: a follower that finds that no process fetches continues it. Bytes of two files, or of
-    a file and the origin, are joined by the rule of `stores._same_object` only.
+    The download belongs to no process: a follower that finds that no process is fetching continues it. Bytes of two
+    files, or of a file and the origin, are joined only by the rule of `stores._same_object`.
     """
 
     def __init__(self, cache: ShardCache, url: str, name: str) -> None:
@@ -45,7 +45,7 @@ class Follower(Stream):
             raise
 
     def await_copy(self, seconds: float) -> bool:
-        """Wait for the end of the fetch, so many seconds at most; whether this process has nothing left to fetch."""
+        """Wait for the end of the fetch, at most so many seconds; return whether it has ended in this process."""
         fill = self._fill
         if fill is not None:
             fill.wait(sys.maxsize, seconds)
@@ -77,7 +77,7 @@ class Follower(Stream):
         return len(piece)
 
     def _from_disk(self, view: memoryview) -> int:
-        """The next bytes in the cache; if there are none, wait, find the end, or go to the origin."""
+        """Read the next bytes in the cache; if there are none, wait, find the end, or continue from the origin."""
         try:
             if self._descriptor is not None or self._open():
                 assert self._descriptor is not None
@@ -100,7 +100,7 @@ class Follower(Stream):
             return False
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # published or evicted between the look and the opening: look again
+        except FileNotFoundError:  # published or evicted before it was opened: look it up again
             return False
         if self._cache.locate(self._url, self._name, self.position)[1] != version:  # or replaced
             self._close_file()
@@ -119,7 +119,7 @@ class Follower(Stream):
             raise StoreError("the shard is shorter than before", hint="read it again from the start")
 
     def _look_again(self) -> None:
-        """There is no byte at this position now."""
+        """Find out why there is no byte at this position: wait for it, end, or open another file."""
         entry = self._cache.published(self._url, self._name)
         if entry is None:
             self._await()
@@ -129,7 +129,7 @@ class Follower(Stream):
                 raise StoreError(
                     f"expected {entry.size} bytes in the cache, got {size}", hint="remove the damaged copy"
                 )
-            self._ended = size == self.position  # if not, it grew since we looked
+            self._ended = size == self.position  # if not, it has grown in the meantime
         else:
             self._close_file()
             if entry.size == self.position and self._open():
@@ -141,7 +141,7 @@ class Follower(Stream):
         if self._fill is None:
             self._fill = self._cache.attach(self._url, self._name)
         if self._fill is None:
-            if not self._wait.patient():  # the other process hangs
+            if not self._wait.once():  # the other process hangs
                 self._go_to_origin()
             return
         self._fill.wait(self.position, timeout=1.0)

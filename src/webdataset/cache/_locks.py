@@ -24,19 +24,19 @@ from webdataset.errors import StoreError, Where
 from webdataset.stores import lock_file, pause
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
-# Seconds after which a soft lock is abandoned: its process may have died on another machine. If that process lives,
-# two of them fetch the same shard, each into a file of its own.
+# Seconds after which a soft lock counts as abandoned: its process may have died on another machine. If that process is
+# alive, two processes fetch the same shard, each into a file of its own.
 _ABANDONED = 3600.0
 # Seconds to wait for a lock that is held for milliseconds.
 _LONGEST_WAIT = 300.0
-# Seconds between looks at what another process does: short at first, then twenty times a second.
+# Seconds between two checks of what another process does: short at first, then twenty times a second.
 _SHORTEST, _LONGEST = 0.001, 0.05
 
 
 class Wait:
     """Waiting for another process, longer each time, and for a limited time without progress.
 
-    >>> Wait(limit=0).patient()
+    >>> Wait(limit=0).once()
     False
     """
 
@@ -44,8 +44,8 @@ class Wait:
         self._pause = _SHORTEST
         self._until = time.monotonic() + (max(120.0, 3 * config.read("WDS_TIMEOUT")) if limit is None else limit)
 
-    def patient(self) -> bool:
-        """Wait once; False when the time is over."""
+    def once(self) -> bool:
+        """Wait once; return False if the time is over."""
         if time.monotonic() > self._until:
             return False
         pause(self._pause)
@@ -87,8 +87,8 @@ class Locks:
     def discard(self, name: str) -> None:
         """Remove the file of a lock that no process holds.
 
-        It is removed while it is held: a process that opened it before finds that out, and makes a new one. Removed in
-        any other moment it would let two processes hold the same lock.
+        It is removed while this process holds the lock: another process that has opened the file finds that out, and
+        makes a new one. Removed at any other moment, it would let two processes hold the same lock.
         """
         if self.try_acquire(name):
             try:
@@ -104,7 +104,7 @@ class Locks:
         """Wait for a lock and hold it for a block."""
         wait = Wait(_LONGEST_WAIT)
         while not self.try_acquire(name):
-            if not wait.patient():
+            if not wait.once():
                 raise StoreError(
                     f"another process holds the lock {name!r} of the shard cache and does not release it",
                     Where(shard=self._folder),

@@ -1,4 +1,4 @@
-"""The identity of this machine since its last boot: parts of killed processes can be trusted only there."""
+"""The identity of this machine since its last boot: parts of killed processes can be trusted only on the same one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 def machine() -> str:
     """Host name, boot and process namespace.
 
-    After another boot a file may lack what was not written to the disk. In another namespace, as in containers of one
-    host, the same number is another process.
+    After a reboot a file may lack bytes that were not written to the disk. In another namespace, as in containers of
+    one host, the same process number means another process.
 
     >>> machine() == machine()
     True

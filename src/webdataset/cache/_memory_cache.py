@@ -44,8 +44,9 @@ class MemoryOpener:
     def __init__(self, opener: Callable[..., Any] = stores.open_read) -> None:
         if not os.path.isdir(_MEMORY):
             raise SpecError("this system has no /dev/shm to keep shards in", hint="use cache_dir= instead")
-        _remove_abandoned()
-        folder = tempfile.mkdtemp(prefix=f"{_prefix()}-{os.getpid()}-", dir=_MEMORY)
+        with stores.system_errors(_MEMORY):
+            _remove_abandoned()
+            folder = tempfile.mkdtemp(prefix=f"{_prefix()}-{os.getpid()}-", dir=_MEMORY)
         weakref.finalize(self, _remove, folder, os.getpid())
         self._use(opener, folder)
 
@@ -73,7 +74,7 @@ class MemoryOpener:
         return "MemoryOpener()"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Shared with a process that is being spawned; a copy for any other purpose starts empty."""
+        """Share the memory with a process that is being spawned; any other copy starts empty."""
         context = sys.modules.get("multiprocessing.context")
         spawning = context is not None and context.get_spawning_popen() is not None
         return {"opener": self._opener, "folder": self._folder if spawning else None}
@@ -95,7 +96,7 @@ def _remove(folder: str, process: int) -> None:
 
 
 def _remove_abandoned() -> None:
-    """Remove what processes left that were killed."""
+    """Remove the files of processes that were killed."""
     for name in os.listdir(_MEMORY):
         prefix, _, rest = name.rpartition("-")
         known, _, process = prefix.rpartition("-")

@@ -58,7 +58,7 @@ class Quota:
         return larger
 
     def sweep(self) -> None:
-        """Remove what killed processes left and no reader can use."""
+        """Remove files of killed processes that no reader can use."""
         with self._locks.holding("room"):
             for name, token in list(self._records.parts()):
                 if self._abandoned(name, token):
@@ -94,7 +94,7 @@ class Quota:
             if (name, token) != besides:
                 held[name, token] = self._held_by_part(name, token)
         excess = wanted + sum(size for size, _ in held.values()) - self.limit
-        for name, token in sorted(held, key=lambda thing: held[thing][1]):
+        for name, token in sorted(held, key=lambda entry: held[entry][1]):
             if excess <= 0:
                 break
             if self._drop(name, token):

@@ -85,18 +85,18 @@ class ShardCache:
         return stream
 
     def open_soon(self, url: str) -> Follower | IO[bytes]:
-        """The same without waiting for the first byte; a shard that is not there is being fetched from now on."""
+        """Open the shard without waiting for its first byte; the fetch starts now if the shard is not on the disk."""
         name = self.name(url)
         path = self.intact(url, name)
         with disk_errors(self.folder, url):
             if path is not None:
-                with suppress(FileNotFoundError):  # evicted by another process since we looked: a miss like any other
+                with suppress(FileNotFoundError):  # evicted by another process in the meantime: a miss
                     return open(path, "rb")
             self._missed(url)
             return Follower(self, url, name)
 
     def get(self, url: str) -> str:
-        """The path of the shard, after it was fetched if necessary."""
+        """Return the path of the shard, after fetching it if necessary."""
         name, wait = self.name(url), Wait()
         while True:
             path = self.intact(url, name)
@@ -108,7 +108,7 @@ class ShardCache:
                 fill.join()
                 self.detach(fill)
                 self._raise(fill, url)
-            elif not wait.patient():
+            elif not wait.once():
                 raise StoreError(
                     "another process does not finish fetching the shard into the cache",
                     Where(shard=url),
@@ -117,41 +117,41 @@ class ShardCache:
 
     def forget(self, url: str) -> None:
         """Remove the shard, so that it is fetched again."""
-        name, at = self.name(url), self._at()
-        with disk_errors(self.folder, url), at.locks.holding("room"):
-            if at.records.entry(name) is not None:
-                at.quota.forget(name)
+        name, directory = self.name(url), self._directory()
+        with disk_errors(self.folder, url), directory.locks.holding("room"):
+            if directory.records.entry(name) is not None:
+                directory.quota.forget(name)
 
     def name(self, url: str) -> str:
-        """The file name that the shard has, or will have."""
+        """Return the file name that the shard has, or will have."""
         return safe_name(self.url_to_name(url), url)
 
     def path(self, name: str) -> str:
-        """Where a published shard is."""
-        return self._at().records.data(name)
+        """Return the path of a published shard."""
+        return self._directory().records.data(name)
 
     def intact(self, url: str, name: str) -> str | None:
-        """The path of the published shard, if it is intact and its origin has not changed; else it is removed."""
-        at = self._at()
+        """Return the path of the published shard if it is intact and its origin has not changed; else remove it."""
+        directory = self._directory()
         with disk_errors(self.folder, url):
-            path, entry = at.records.data(name), self.published(url, name)
+            path, entry = directory.records.data(name), self.published(url, name)
             if entry is None:
                 return self._adopted(path, url, name)
-            why = self._why_not(path, entry, url, name)
+            why = self._reason_to_refetch(path, entry, url, name)
         if why is not None:
             if why:
                 _log.warning("%s: %s; fetching it again", redacted(url), why)
                 counters.add("cache.damaged")
                 self.forget(url)
             return None
-        at.records.touch(name)
+        directory.records.touch(name)
         counters.add("cache.hits")
         self._note("found", url)
         return path
 
     def published(self, url: str, name: str) -> Entry | None:
-        """The entry of the shard; an error if another address has the same name."""
-        entry = self._at().records.entry(name)
+        """Return the entry of the shard; raise an error if another address has the same name."""
+        entry = self._directory().records.entry(name)
         if entry is not None and entry.url_hash != url_hash(url):
             raise SpecError(
                 f"url_to_name gives the name {name!r} to two addresses: {entry.url}",
@@ -161,8 +161,8 @@ class ShardCache:
         return entry
 
     def locate(self, url: str, name: str, position: int) -> tuple[str | None, str | None]:
-        """The file that has the byte at `position`, or that ends there if it is published, and its version."""
-        records = self._at().records
+        """Return the file that has the byte at `position`, or that ends there if it is published, and its version."""
+        records = self._directory().records
         entry = self.published(url, name)
         if entry is not None:
             return records.data(name), entry.version
@@ -176,59 +176,59 @@ class ShardCache:
         return found
 
     def attach(self, url: str, name: str) -> Fill | None:
-        """The fill of this process, started if no process fetches the shard; None if another process does."""
-        at = self._at()
-        with disk_errors(self.folder, url), at.mutex:
-            fill = at.fills.get(name)
+        """Return the fill of this process, started if no process fetches the shard; None if another process does."""
+        directory = self._directory()
+        with disk_errors(self.folder, url), directory.mutex:
+            fill = directory.fills.get(name)
             if fill is None or fill.finished:
-                if not at.locks.try_acquire(fill_lock(name)):
+                if not directory.locks.try_acquire(fill_lock(name)):
                     return None
                 try:
-                    fill = at.fills[name] = Fill(at, url, name)
+                    fill = directory.fills[name] = Fill(directory, url, name)
                 except BaseException:  # no thread could be started
-                    at.locks.release(fill_lock(name))
+                    directory.locks.release(fill_lock(name))
                     raise
             fill.readers += 1
             return fill
 
     def detach(self, fill: Fill) -> None:
-        """One reader less; a fill without readers stops."""
-        at = self._directories.get(os.getpid())
-        if at is None:
+        """Note that a reader has left; a fill without readers is stopped."""
+        directory = self._directories.get(os.getpid())
+        if directory is None:
             return  # the fill is of the process that this one was forked from
-        with at.mutex:
+        with directory.mutex:
             fill.readers -= 1
-            if fill.readers or at.fills.get(fill.name) is not fill:
+            if fill.readers or directory.fills.get(fill.name) is not fill:
                 return
-            del at.fills[fill.name]
+            del directory.fills[fill.name]
         fill.stop()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_directories": {}}
 
-    def _why_not(self, path: str, entry: Entry, url: str, name: str) -> str | None:
-        """Why the copy must not be used; "" if it is gone, None if it may be used.
+    def _reason_to_refetch(self, path: str, entry: Entry, url: str, name: str) -> str | None:
+        """Return why the copy must not be used; "" if it does not exist, None if it may be used.
 
         The checksum is computed only for a file with another time of change than recorded, as after copying the
         directory, and by the policy `always`.
         """
-        at, policy = self._at(), self.revalidate or config.read("WDS_CACHE_REVALIDATE")
+        directory, policy = self._directory(), self.revalidate or config.read("WDS_CACHE_REVALIDATE")
         try:
             found = os.stat(path)
             if found.st_size != entry.size:
                 return f"the copy has {found.st_size} bytes, expected {entry.size}"
             if (found.st_mtime_ns != entry.mtime_ns or policy == "always") and file_checksum(path) != entry.checksum:
                 return "the checksum of the copy is wrong"
-        except FileNotFoundError:  # evicted by another process since we looked
+        except FileNotFoundError:  # evicted by another process in the meantime
             return ""
         if found.st_mtime_ns != entry.mtime_ns:
-            with suppress(OSError):  # it saves the next process the checksum
-                at.records.write_entry(name, replace(entry, mtime_ns=found.st_mtime_ns))
-        return None if at.origins.agrees(policy, url, entry) else "the origin has another version"
+            with suppress(OSError):  # so that the next process need not compute the checksum
+                directory.records.write_entry(name, replace(entry, mtime_ns=found.st_mtime_ns))
+        return None if directory.origins.is_valid(policy, url, entry) else "the origin has another version"
 
     def _adopted(self, path: str, url: str, name: str) -> str | None:
-        """A file with this name that the cache did not make is used, if it is valid, and never deleted."""
-        if not os.path.isfile(path) or self._at().records.has_note(name):
+        """Return a file with this name that the cache did not make: it is used if it is valid, and never deleted."""
+        if not os.path.isfile(path) or self._directory().records.has_note(name):
             return None
         if self.validator is not None and not self.validator(path):
             raise SpecError(
@@ -249,7 +249,7 @@ class ShardCache:
         if fill.error is not None and not isinstance(fill.error, Stopped):
             raise fill.error
 
-    def _at(self) -> CacheDirectory:
+    def _directory(self) -> CacheDirectory:
         directory = self._directories.get(os.getpid())
         with disk_errors(self.folder):
             if directory is None:
@@ -268,22 +268,25 @@ class ShardCache:
 
 
 class CacheDirectory:
-    """What a cache is in one process: never pickled, never shared with a forked child."""
+    """The state of a cache in one process: never pickled, never shared with a forked child."""
 
     def __init__(self, cache: ShardCache) -> None:
         self.validator, self.opener = cache.validator, cache.opener
         self.records = Records(cache.folder)
         self.locks = Locks(self.records.notes)
         self.quota = Quota(self.records, self.locks, int(cache.limit))
-        self.quota.sweep()
-        self.swept = time.monotonic()
+        self._sweep()
         self.mutex = threading.Lock()
         self.fills: dict[str, Fill] = {}
         self.origins = Revalidation()
 
     def maintain(self, interval: float) -> None:
-        """Make a directory again that was removed, and remove now and then what killed processes left."""
+        """Make the directory again if it was removed, and remove files of killed processes every `interval` seconds."""
         self.records.make_folder()
         if time.monotonic() - self.swept > interval:
-            self.swept = time.monotonic()
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self.swept = time.monotonic()
+        if os.access(self.records.notes, os.W_OK):  # a read-only directory is good for what it has
             self.quota.sweep()

@@ -1,12 +1,12 @@
-"""The command `wds`. Arguments come in; each verb parses them, calls its function in `tools`, and prints the result.
+"""The command `wds`. In: arguments. Each verb parses them, calls its function in `tools`, and prints the result.
 
-Only this package prints. Modules of verbs import `webdataset.tools` inside their functions, so that `wds --help` is
-quick.
+Only this package prints. `webdataset.tools` loads each function when it is used; other packages that a verb needs are
+imported inside its function, so that `wds --help` is quick.
 
     _main             the group of verbs, loaded when they are used
-    _output           what all verbs share: results, progress bars, errors, exit codes
-    _options          options that several verbs have, and how a report reads
-    _text_graphics    pictures, bars and tables out of characters
+    _output           results, progress bars, errors and exit codes of all verbs
+    _options          options that several verbs have, and the text of a report
+    _text_graphics    pictures, bars and tables as text
     _tarproc_commands `tarcats`, `tarsplit`, `tarsort`, `tarproc`, `tarmix`, `tsv2tar`, `lines2tar`, `tarshow`,
                       `tarfirst`, `tar2tsv`, `tar2json`
     _tarp_commands    `tarp`

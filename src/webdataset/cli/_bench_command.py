@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 
 from . import _options
 from ._output import console, echo, verb
-
-if TYPE_CHECKING:
-    from webdataset.tools import Pace
 
 
 @verb()
@@ -28,11 +24,9 @@ def command(inputs: tuple[str, ...], decode: str, workers: int, seconds: float, 
 
     Example: wds bench --seconds 1 train-*.tar
     """
-    from webdataset.tools import bench
-
     specs = tuple(decode.split()) or None
     with console().progress("samples") as advance:
-        found = bench(inputs, decode=specs, workers=workers, seconds=seconds, samples=samples, advance=advance)
+        found = tools.bench(inputs, decode=specs, workers=workers, seconds=seconds, samples=samples, advance=advance)
     if console().as_json:
         console().result({"bottleneck": found.bottleneck, "reading": found.reading, "decoding": found.decoding})
         return
@@ -45,5 +39,5 @@ def command(inputs: tuple[str, ...], decode: str, workers: int, seconds: float, 
     echo(f"bottleneck: {last.bottleneck} – {last.advice}")
 
 
-def _print(name: str, pace: Pace) -> None:
+def _print(name: str, pace: tools.Pace) -> None:
     echo(f"{name}: {pace.rate:,.0f} samples/s, {pace.bandwidth / 1e6:,.1f} MB/s ({counted(pace.samples, 'sample')})")

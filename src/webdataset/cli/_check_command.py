@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 
 from . import _options
 from ._output import as_jsonable, console, echo, echo_line, verb
-
-if TYPE_CHECKING:
-    from webdataset.tools import CheckOptions, CheckReport, Finding, Repair
 
 # Of each kind so many findings are printed for people; --json prints all.
 _SHOWN = 5
@@ -42,42 +40,38 @@ def command(inputs: tuple[str, ...], jobs: int, across: bool, fix: bool, output:
 
     Example: wds check --fields 'cls txt' train-*.tar -j 2
     """
-    from webdataset.tools import check, repair
-
     if fix != (output is not None):
         raise click.UsageError("--fix and -o belong together: --fix -o repaired/")
     force, options = given.pop("force"), _parsed(**given)
     with console().progress("shards") as advance:
-        report = check(inputs, options, jobs=jobs, across=across, on_shard=lambda _: advance(1))
-    repairs: list[Repair] = []
+        report = tools.check(inputs, options, jobs=jobs, across=across, on_shard=lambda _: advance(1))
+    repairs: list[tools.Repair] = []
     if fix and report.damaged:
         with console().progress("shards", len(report.damaged)) as advance:
-            repairs = repair(report.damaged, str(output), options, force=force, advance=advance)
+            repairs = tools.repair(report.damaged, str(output), options, force=force, advance=advance)
     _show(report, repairs)
     click.get_current_context().exit(0 if report.ok or (fix and _all_repaired(report, repairs)) else 1)
 
 
-def _parsed(*, fields: str | None, decode: bool, in_order: bool, index: str | None, **targets: bool) -> CheckOptions:
-    from webdataset.tools import CheckOptions, Target
-
-    return CheckOptions(
+def _parsed(
+    *, fields: str | None, decode: bool, in_order: bool, index: str | None, **targets: bool
+) -> tools.CheckOptions:
+    return tools.CheckOptions(
         fields=None if fields is None else tuple(fields.replace(",", " ").split()),
         decode=decode,
         in_order=in_order,
         index=index,
-        targets=frozenset(target for target in Target if targets[target.value]),
+        targets=frozenset(target for target in tools.Target if targets[target.value]),
     )
 
 
-def _all_repaired(report: CheckReport, repairs: list[Repair]) -> bool:
-    """Whether nothing is left that is wrong: every finding was in a shard that is good now."""
+def _all_repaired(report: tools.CheckReport, repairs: list[tools.Repair]) -> bool:
+    """Whether every finding was in a shard that is now repaired."""
     good = {repair.shard for repair in repairs if repair.output is not None and not repair.remaining}
     return all(finding.severity == "note" or finding.shard in good for finding in report.findings)
 
 
-def _show(report: CheckReport, repairs: list[Repair]) -> None:
-    from webdataset.tools import Severity
-
+def _show(report: tools.CheckReport, repairs: list[tools.Repair]) -> None:
     out = console()
     if out.as_json:
         out.result({**as_jsonable(report), "ok": report.ok, "repairs": repairs})
@@ -94,16 +88,16 @@ def _show(report: CheckReport, repairs: list[Repair]) -> None:
         echo_line(f"{repair.shard}: {where}{aside}{more}", data=False)
         for finding in repair.remaining:
             echo_line(f"still wrong: {finding}", data=False)
-    words = [counted(len(report.of(severity)), severity) for severity in Severity]
-    hidden = " (-v shows them)" if report.of(Severity.NOTE) and not out.verbose else ""
+    words = [counted(len(report.of(severity)), severity) for severity in tools.Severity]
+    hidden = " (-v shows them)" if report.of(tools.Severity.NOTE) and not out.verbose else ""
     out.say(
         f"{counted(report.shards, 'shard')}, {counted(report.samples, 'sample')}, {counted(report.size, 'byte')}: "
         f"{', '.join(words)}{hidden}"
     )
 
 
-def _show_findings(report: CheckReport) -> None:
-    by_kind: dict[Any, list[Finding]] = defaultdict(list)
+def _show_findings(report: tools.CheckReport) -> None:
+    by_kind: dict[Any, list[tools.Finding]] = defaultdict(list)
     for finding in report.findings:
         by_kind[finding.severity, finding.kind].append(finding)
     order = ("error", "warning", "note")

@@ -30,7 +30,7 @@ def command(sources: tuple[str, ...], target: str, **options: Any) -> None:
     Formats: tar, tfrecord, parquet, arrow, mds and beton both ways; imagefolder both ways; litdata, cifar, mnist, zip,
     npz and hdf5 to read.
 
-    With %06d in DST, input files become output files by number, -j at a time; the same command goes on where it was
+    With %06d in DST, input files become output files by number, -j at a time; the same command continues where it was
     stopped. -n and -s write files of another size, one after the other.
 
     Example: wds convert 'train-{000..001}.tar' 'train-%06d.tfrecord'

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -47,12 +49,10 @@ def command(
 
     Example: wds create --format imagefolder --shuffle -n 1000 -o 'train-%06d.tar' images/
     """
-    from webdataset.tools import Making, Parts, create, parse_shares, read_lists
-
     parts = None
     if shares or lists or where:
-        parts = Parts(read_lists(lists), where, parse_shares(shares), options["seed"])
+        parts = tools.Parts(tools.read_lists(lists), where, tools.parse_shares(shares), options["seed"])
     names = ("shuffle", "missing", "key", "folder", "separator")
     words = tuple(columns.split()) if columns else None
-    making = Making(format_, parts=parts, columns=words, **{name: options.pop(name) for name in names})
-    _options.run_and_show(create, {**options, "making": making}, inputs, output)
+    making = tools.Making(format_, parts=parts, columns=words, **{name: options.pop(name) for name in names})
+    _options.run_and_show(tools.create, {**options, "making": making}, inputs, output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 
 from ._output import console, echo_json, echo_line, verb
@@ -19,11 +20,9 @@ def command(first: str, second: str, sizes: bool, count: int | None) -> None:
 
     Example: wds diff 'train-*.tar' 'train-{000..031}.tar'
     """
-    from webdataset.tools import diff
-
     found = 0
     with console().progress("samples") as advance:
-        for difference in diff(first, second, sizes_only=sizes, advance=advance):
+        for difference in tools.diff(first, second, sizes_only=sizes, advance=advance):
             found += 1
             if count is not None and found > count:
                 continue

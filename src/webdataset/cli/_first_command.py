@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import console, verb
 
@@ -25,10 +27,8 @@ def command(inputs: tuple[str, ...], fields: str | None, where: str | None, outp
 def write_first(
     inputs: tuple[str, ...], fields: str | None, where: str | None, output: str, *, force: bool = False
 ) -> None:
-    """The same, for more commands than one."""
-    from webdataset.tools import PICTURES, first_field
-
-    wanted = PICTURES if fields is None else tuple(fields.replace(";", " ").replace(",", " ").split())
-    got = first_field(inputs, wanted, where=where)
+    """Write the bytes of a field of the first sample that has it; also used by `tarfirst`."""
+    wanted = tools.PICTURES if fields is None else tuple(fields.replace(";", " ").replace(",", " ").split())
+    got = tools.first_field(inputs, wanted, where=where)
     console().say(f"{got.key}.{got.field}")
     _options.write_bytes(got.data, output, force=force)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -20,6 +22,4 @@ def command(key: str, field: str, inputs: tuple[str, ...], output: str, index: s
 
     Example: wds get train/000003 txt train-*.tar
     """
-    from webdataset.tools import get_field
-
-    _options.write_bytes(get_field(inputs, key, field, index=index).data, output, force=force)
+    _options.write_bytes(tools.get_field(inputs, key, field, index=index).data, output, force=force)

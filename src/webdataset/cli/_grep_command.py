@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from ._output import console, echo, echo_json, echo_line, verb
 
 _LONGEST = 400
@@ -25,11 +27,9 @@ def command(pattern: str, inputs: tuple[str, ...], fields: str | None, keys: boo
 
     Example: wds grep -l 'text 3' train-*.tar
     """
-    from webdataset.tools import grep
-
     wanted = None if fields is None else fields.replace(",", " ").split()
     samples, last = 0, None
-    for match in grep(pattern, inputs, fields=wanted, **options):
+    for match in tools.grep(pattern, inputs, fields=wanted, **options):
         fresh = (match.shard, match.key) != last
         samples, last = samples + fresh, (match.shard, match.key)
         if count:

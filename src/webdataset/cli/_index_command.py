@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 from webdataset.redact import redacted
 
@@ -37,10 +38,8 @@ def create(inputs: tuple[str, ...], output: str | None, **options: Any) -> None:
 
     Example: wds index create -o train.json train-*.tar
     """
-    from webdataset.tools import create_index
-
     with console().progress("shards") as advance:
-        made = create_index(inputs, description=output, advance=advance, **options)
+        made = tools.create_index(inputs, description=output, advance=advance, **options)
     console().result(made, f"{_totals(made)}, {counted(made.size, 'byte')}")
 
 
@@ -53,10 +52,8 @@ def update(inputs: tuple[str, ...], place: str | None, workers: int) -> None:
 
     Example: wds index update train.json
     """
-    from webdataset.tools import update_index
-
     with console().progress("shards") as advance:
-        made = update_index(inputs, place=place, workers=workers, advance=advance)
+        made = tools.update_index(inputs, place=place, workers=workers, advance=advance)
     console().result(made, f"{_totals(made)}; {len(made.written):,} written again")
 
 
@@ -68,9 +65,7 @@ def info(inputs: tuple[str, ...], place: str | None) -> None:
 
     Example: wds index info train.json
     """
-    from webdataset.tools import index_info
-
-    found = index_info(inputs, place=place)
+    found = tools.index_info(inputs, place=place)
     if console().as_json:
         console().result(found)
     else:
@@ -94,9 +89,7 @@ def sample(number: int, inputs: tuple[str, ...], place: str | None, cat: str | N
 
     Example: wds index sample 17 train.json
     """
-    from webdataset.tools import indexed_sample
-
-    found = indexed_sample(inputs, number, place=place)
+    found = tools.indexed_sample(inputs, number, place=place)
     if cat is not None:
         if cat not in found:
             raise click.UsageError(f"sample {number} has no field {cat!r}; it has {' '.join(map(str, found))}")

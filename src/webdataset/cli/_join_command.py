@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -32,7 +34,7 @@ def command(
 
     Example: wds join --with captions.tar --missing keep -o joined/ train-*.tar -j 2
     """
-    from webdataset.tools import join
-
     options["fields"] = fields or None
-    _options.run_and_show(lambda given, to, how, **rest: join(given, others, to, how, **rest), options, inputs, output)
+    _options.run_and_show(
+        lambda given, to, how, **rest: tools.join(given, others, to, how, **rest), options, inputs, output
+    )

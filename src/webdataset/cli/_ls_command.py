@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from webdataset import tools
 from webdataset.redact import printable, redacted
 
 from . import _options
@@ -17,15 +18,13 @@ from ._output import console, echo, echo_json, echo_line, verb
 @click.option("-n", "--count", type=click.IntRange(0), help="At most so many samples.")
 @click.option("--index", help="Where index files are; by default beside the shards.")
 def command(inputs: tuple[str, ...], long: bool, keys: bool, count: int | None, index: str | None) -> None:
-    """List the samples of all INPUTs: key, fields and their sizes. Payloads are not read where an index tells.
+    """List the samples of all INPUTs: key, fields and their sizes. Payloads are not read if there is an index.
 
     Example: wds ls -l train-000.tar
     """
     from itertools import islice
 
-    from webdataset.tools import list_samples
-
-    for listed in islice(list_samples(inputs, index=index), count):
+    for listed in islice(tools.list_samples(inputs, index=index), count):
         if console().as_json:
             echo_json(listed)
             continue

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
+import sys
 from typing import Any
 
 import click
@@ -22,7 +24,7 @@ _OTHER_NAMES = {"reshard": "split"}
 
 
 class Verbs(Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All verbs, in their order."""
@@ -69,5 +71,20 @@ def wds() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command; the entry point of `wds`."""
-    exit_on(signal.SIGTERM, 128 + signal.SIGTERM)  # as by an interrupt
+    _open_closed_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as by an interrupt; a terminal that is closed sends the second
+        exit_on(number, 128 + number)
     return wds.main(args=arguments, prog_name="wds")
+
+
+def _open_closed_streams() -> None:
+    """Open the null device in place of a standard stream that is closed, as by `wds … >&-`.
+
+    Otherwise the next file that is opened has its number, and what commands print is written into it. Reading from
+    standard input and writing to standard output fail then as they should.
+    """
+    flags = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_RDWR}
+    for number, name in enumerate(flags):
+        if getattr(sys, name) is None:
+            os.set_inheritable(os.open(os.devnull, flags[name]), True)  # the lowest free number
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))

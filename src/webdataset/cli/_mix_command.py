@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -28,6 +30,4 @@ def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:
 
     Example: wds mix '3*clean.tar' '1*noisy.tar' -o 'mixed-%06d.tar' -n 1000
     """
-    from webdataset.tools import mix, parse_mix_source
-
-    _options.run_and_show(mix, options, [parse_mix_source(text) for text in inputs], output)
+    _options.run_and_show(tools.mix, options, [tools.parse_mix_source(text) for text in inputs], output)

@@ -1,20 +1,18 @@
-"""Options that several verbs have, and how a report reads."""
+"""Options that several verbs have, and the text of a report."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 
 from ._output import as_jsonable, console
-
-if TYPE_CHECKING:
-    from webdataset.tools import Report
 
 Decorator = Callable[[Any], Any]
 
@@ -54,7 +52,7 @@ def _all(*decorators: Decorator) -> Decorator:
 
 
 def order(text: str) -> str | int:
-    """What `WebDataset(order=...)` takes: a word, which the dataset may refuse, or how many shards are mixed at a time.
+    """A value for `WebDataset(order=...)`: a word, which the dataset checks, or how many shards are mixed at a time.
 
     >>> order("8"), order("random")
     (8, 'random')
@@ -83,7 +81,7 @@ seed: Decorator = click.option("--seed", type=int, default=0, show_default=True,
 
 
 def pairs(_ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
-    """Words such as NAME=VALUE as a table; a callback for options."""
+    """Parse words such as NAME=VALUE to a dict; a callback for options."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -136,32 +134,29 @@ engine: Decorator = _all(
 def write_bytes(data: bytes, output: str, *, force: bool) -> None:
     """Store bytes at an address, as the whole result of a verb."""
     from webdataset import stores
-    from webdataset.tools import existing, refuse_existing
 
-    refuse_existing(existing([output]), force=force)
+    tools.refuse_existing(tools.existing([output]), force=force)
     stores.write_bytes(output, data)
 
 
 def run(tool: Callable[..., Any], given: dict[str, Any], *arguments: Any, unit: str = "samples") -> Any:
     """Call a tool with the options that a user gave, under a progress bar."""
-    from webdataset.tools import Options
-
-    names = {field.name for field in dataclasses.fields(Options)}
+    names = {field.name for field in dataclasses.fields(tools.Options)}
     shared = {name: given[name] for name in given if name in names}
     rest = {name: value for name, value in given.items() if name not in names}
     with console().progress(unit) as advance:
-        return tool(*arguments, Options(advance=advance, **shared), **rest)
+        return tool(*arguments, tools.Options(advance=advance, **shared), **rest)
 
 
-def run_and_show(tool: Callable[..., Report], given: dict[str, Any], inputs: Any, output: str) -> None:
-    """The same for a tool from inputs to an output; prints its report."""
+def run_and_show(tool: Callable[..., tools.Report], given: dict[str, Any], inputs: Any, output: str) -> None:
+    """Run a tool with inputs and an output under a progress bar, and print its report."""
     per_shard = output.endswith("/") or "{name}" in output or "{stem}" in output
     show_report(
         run(tool, given, inputs, output, unit="shards" if per_shard else "samples"), dry_run=given.get("dry_run")
     )
 
 
-def show_report(report: Report, *, dry_run: bool | None = False, **more: Any) -> None:
+def show_report(report: tools.Report, *, dry_run: bool | None = False, **more: Any) -> None:
     """Print what was written, as JSON with `more` beside it; the exit code is 1 if something failed."""
     value = {**as_jsonable(report), **more}
     if dry_run:

@@ -1,7 +1,7 @@
-"""What all verbs share: results, progress bars, errors as one sentence, exit codes.
+"""Output of all verbs: results, progress bars, errors as one sentence, exit codes.
 
-Exit codes: 0 success, 1 the work failed or is incomplete, 2 wrong usage, 130 interrupted, 141 the reader of our
-standard output went away. Data and `--json` go to standard output, everything else to standard error.
+Exit codes: 0 success, 1 the work failed or is incomplete, 2 wrong usage, 130 interrupted, 141 the reader of standard
+output has ended. Data and `--json` go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from webdataset.errors import WebDatasetError
 from webdataset.redact import printable, redacted
 
 INTERRUPTED = 130
@@ -28,7 +29,7 @@ Advance = Callable[[int], None]
 
 @dataclasses.dataclass
 class Console:
-    """How the verb that runs now speaks to its user."""
+    """How the running verb prints."""
 
     as_json: bool = False
     quiet: bool = False
@@ -37,20 +38,20 @@ class Console:
     stdout_is_taken: bool = False  # data goes there, so a report must not
 
     def say(self, text: str) -> None:
-        """A line for the user, on standard error."""
+        """Print a line on standard error, unless the run is quiet."""
         if not self.quiet:
             echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        """A line that also a quiet run shows."""
+        """Print a line on standard error, also in a quiet run."""
         echo(text, err=True)
 
     def result(self, value: Any, text: str | None = None) -> None:
-        """The result: as JSON if that was asked for, else the text.
+        """Print the result: as JSON with `--json`, else the text.
 
         Args:
-            value: a dataclass, or anything that JSON knows.
-            text: what a person reads; it is the report of a verb whose output is elsewhere, so it goes to stderr.
+            value: a dataclass, or any value of JSON.
+            text: the report for people; the data of the verb are elsewhere, so it goes to standard error.
         """
         if self.as_json:
             echo(json.dumps(as_jsonable(value)), err=self.stdout_is_taken, data=True)
@@ -58,7 +59,7 @@ class Console:
             self.say(text)
 
     def page(self, address: str) -> None:
-        """The address of a page, with the token that opens it: the one secret that is printed as it is."""
+        """Print the address of a page, with the token that opens it: the only secret that is printed as it is."""
         if self.as_json:
             echo(json.dumps({"address": address}), data=True)
         elif not self.quiet:
@@ -66,7 +67,7 @@ class Console:
 
     @contextmanager
     def progress(self, unit: str, total: int | None = None) -> Iterator[Advance]:
-        """A progress bar on standard error, where that is a terminal; hands out the function that advances it.
+        """Show a progress bar on standard error, if that is a terminal; yields the function that advances it.
 
         The bar may be advanced from any thread.
         """
@@ -80,13 +81,13 @@ class Console:
 
 
 def echo(text: object, *, nl: bool = True, err: bool = False, data: bool = False) -> None:
-    """Print a text; what a terminal would obey is escaped, because names and fields are written by strangers.
+    """Print a text; control sequences of terminals are escaped, because names and fields are not trusted.
 
     Args:
         text: anything.
         nl: whether to end the line.
         err: print to standard error.
-        data: it is what samples contain, or JSON: not a message, in which the secrets of addresses are hidden.
+        data: the text is content of samples, or JSON; in messages, the secrets of addresses are hidden.
     """
     with printing(err):
         click.echo(printable(str(text) if data else redacted(str(text)), keep="\n\t"), nl=nl, err=err)
@@ -103,13 +104,13 @@ def echo_json(value: Any) -> None:
 
 
 def console() -> Console:
-    """The console of the verb that runs now."""
+    """The console of the running verb."""
     found = click.get_current_context().obj
     return found if isinstance(found, Console) else Console()
 
 
 def as_jsonable(value: Any) -> Any:
-    """A value as JSON knows it: dataclasses and named tuples as objects, bytes as text, addresses without secrets.
+    """A value for JSON: dataclasses and named tuples as objects, bytes as text, addresses without secrets.
 
     >>> from pathlib import Path
     >>> as_jsonable({"a": (Path("x"), b"y")})
@@ -128,7 +129,7 @@ def as_jsonable(value: Any) -> Any:
     return value if isinstance(value, int | float | bool | None) else redacted(str(value))
 
 
-# Names under which a report has what samples contain.
+# Names of entries of a report with content of samples.
 _DATA = {"key", "__key__", "text"}
 _SHARED: tuple[tuple[list[str], dict[str, Any]], ...] = (
     (["--json", "as_json"], {"is_flag": True, "help": "Print the result as JSON."}),
@@ -138,8 +139,8 @@ _SHARED: tuple[tuple[list[str], dict[str, Any]], ...] = (
 )
 
 
-class Spoken(click.Command):
-    """A command whose errors are one sentence each, also where its help cannot be printed."""
+class BriefErrors(click.Command):
+    """A command whose errors are one sentence each, also if its help cannot be printed."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -150,11 +151,11 @@ class Spoken(click.Command):
             return super().make_context(info_name, args, parent, **extra)
 
 
-class Group(Spoken, click.Group):
+class Group(BriefErrors, click.Group):
     """A group of verbs."""
 
 
-class Verb(Spoken):
+class Verb(BriefErrors):
     """A command with the options that every verb has."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -202,7 +203,7 @@ def _sentences(path: str, console: Console) -> Iterator[None]:
 
 @contextmanager
 def printing(err: bool = False) -> Iterator[None]:
-    """Writing to a standard stream fails with its name, but for a reader that went away."""
+    """Turn errors of writing to a standard stream into typed errors, except `BrokenPipeError`."""
     try:
         yield
     except OSError as error:
@@ -222,15 +223,13 @@ def sentence(error: BaseException) -> str:
     >>> sentence(ValueError("expected 3\ngot 4")), sentence(KeyError("a"))
     ('expected 3 got 4', "KeyError: 'a'")
     """
-    from webdataset.errors import WebDatasetError
-
     text = " ".join(str(error).split()) or type(error).__name__
     plain = isinstance(error, WebDatasetError) or type(error) in {ValueError, RuntimeError, OSError}
     return text if plain else f"{type(error).__name__}: {text}"
 
 
 def _discard_unprinted() -> None:
-    """Discard what standard output does not take, or the interpreter would fail again when it flushes it at its end."""
+    """Discard unwritten output after an error: the interpreter would fail again when it flushes it at its end."""
     try:
         sys.stdout.flush()
     except OSError:

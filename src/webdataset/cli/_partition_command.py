@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 
 from . import _options
@@ -32,10 +33,8 @@ def command(
 
     Example: wds partition -p train=0.9 -p val=0.1 -o '{part}-%06d.tar' all.tar
     """
-    from webdataset.tools import Parts, parse_shares, partition, read_lists
-
-    parts = Parts(read_lists(lists), where, parse_shares(shares), options["seed"])
-    reports = _options.run(partition, options, inputs, output, parts)
+    parts = tools.Parts(tools.read_lists(lists), where, tools.parse_shares(shares), options["seed"])
+    reports = _options.run(tools.partition, options, inputs, output, parts)
     samples = ", ".join(f"{name}: {counted(report.samples_out, 'sample')}" for name, report in reports.items())
     console().result(reports, samples)
     if not all(report.complete for report in reports.values()):

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -33,6 +35,4 @@ def command(inputs: tuple[str, ...], output: str, *, shell: str | None, **option
 
     Example: wds proc -c 'sed -i s/a/b/ sample.txt' -o changed/ train-*.tar -j 2
     """
-    from webdataset.tools import proc
-
-    _options.run_and_show(proc, {**options, "command": shell}, inputs, output)
+    _options.run_and_show(tools.proc, {**options, "command": shell}, inputs, output)

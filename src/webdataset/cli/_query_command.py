@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import console, echo, echo_line, verb
 from ._text_graphics import table
@@ -24,17 +26,15 @@ from ._text_graphics import table
 @click.option("--index", help="Where index files are; by default beside the shards.")
 @_options.force
 def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, count: int, **options: Any) -> None:
-    """Ask a question about the table `samples` in SQL; only the fields that it names are read.
+    """Query the table `samples` in SQL; only the fields that the query names are read.
 
     Columns: key, shard, number, offset, size, sizes (sizes.jpg), and each field that SQL names: JSON with its paths
     (json.width is a number; text is json->>'label'), cls as a number, txt as text. Needs the extra `query`.
 
     Example: wds query "select key, json.width from samples where json.width > 252" train-*.tar
     """
-    from webdataset.tools import query
-
     progress = console().progress("shards")
-    with progress as advance, query(sql, inputs, parquet=parquet, advance=advance, **options) as answer:
+    with progress as advance, tools.query(sql, inputs, parquet=parquet, advance=advance, **options) as answer:
         if parquet is not None:
             console().say(f"written to {parquet}")
         elif keys:
@@ -52,7 +52,7 @@ def command(sql: str, inputs: tuple[str, ...], keys: bool, parquet: str | None, 
 
 
 def _plain(value: Any) -> Any:
-    """A value of DuckDB as one that JSON knows."""
+    """A value of DuckDB as a value of JSON."""
     if isinstance(value, dt.date | dt.time | dt.timedelta):
         return str(value)
     if isinstance(value, decimal.Decimal):

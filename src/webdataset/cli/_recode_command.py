@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -31,6 +33,4 @@ def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:
 
     Example: wds recode --short 256 --format jpg --quality 90 -o small/ train-*.tar -j 2
     """
-    from webdataset.tools import recode
-
-    _options.run_and_show(recode, options, inputs, output)
+    _options.run_and_show(tools.recode, options, inputs, output)

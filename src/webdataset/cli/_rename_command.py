@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -26,11 +28,9 @@ def command(inputs: tuple[str, ...], output: str, *, key: str | None, **options:
 
     Example: wds rename --field jpg=jpeg --drop txt --key '^train/=' -o renamed/ train-*.tar
     """
-    from webdataset.tools import rename
-
     if key is not None:
         pattern, equals, text = key.partition("=")
         if not equals or not pattern:
             raise click.BadParameter(f"expected REGEX=TEXT, got {key!r}", param_hint="--key")
         options["key"] = (pattern, text)
-    _options.run_and_show(rename, options, inputs, output)
+    _options.run_and_show(tools.rename, options, inputs, output)

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -30,6 +32,4 @@ def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:
 
     Example: wds select --where 'json.width >= 256 and has(jpg)' -o large/ train-*.tar -j 2
     """
-    from webdataset.tools import select
-
-    _options.run_and_show(select, options, inputs, output)
+    _options.run_and_show(tools.select, options, inputs, output)

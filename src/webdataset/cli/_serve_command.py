@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import console, verb
 
@@ -32,7 +34,7 @@ def command(pipeline: tuple[str, ...], *, new_keys: str | None, urls: tuple[str,
     """Make the items of an indexed PIPELINE for trainers that connect with wds.connect.
 
     PIPELINE is module:function or file.py:function, which returns the dataset; or shards. Start it on as many machines
-    as needed, with the same arguments: workers do not know of each other, and a trainer notices if they differ.
+    as needed, with the same arguments: workers are independent of each other, and a trainer notices if they differ.
 
     For other machines make keys first, then: wds serve data.py:make --bind tcp://0.0.0.0:7880 --keys keys/worker.key
 
@@ -60,10 +62,9 @@ def _pipeline(words: tuple[str, ...], options: dict[str, Any]) -> Any:
     from functools import partial
 
     from webdataset.serve import shard_pipeline
-    from webdataset.tools import load_function, names_function
 
-    if len(words) == 1 and names_function(words[0]):
-        return load_function(words[0])
+    if len(words) == 1 and tools.names_function(words[0]):
+        return tools.load_function(words[0])
     return partial(
         shard_pipeline,
         words,

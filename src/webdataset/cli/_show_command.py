@@ -5,19 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 from webdataset.redact import printable, redacted
 
 from . import _options
 from ._output import console, echo, echo_json, echo_line, printing, verb
 from ._text_graphics import half_blocks
-
-if TYPE_CHECKING:
-    from webdataset.tools import ShownField, ShownSample
 
 _LONGEST = 2000
 
@@ -67,10 +64,8 @@ def print_samples(
     draw: bool = False,
     width: int = 60,
 ) -> None:
-    """Samples for people, or as JSON if that was asked for."""
-    from webdataset.tools import show_samples
-
-    for shown in show_samples(inputs, count=count, keys=keys, fields=fields, width=width):
+    """Print samples in readable form, or as JSON with `--json`."""
+    for shown in tools.show_samples(inputs, count=count, keys=keys, fields=fields, width=width):
         if console().as_json:
             shown_fields = [{"name": field.name, "size": field.size, "text": field.text} for field in shown.fields]
             echo_json({"key": shown.key, "shard": shown.shard, "fields": shown_fields})
@@ -87,13 +82,11 @@ def print_table(
     header: bool,
     key: bool = True,
 ) -> None:
-    """A row for each sample, as TSV, as lines of JSON, or as one list in JSON."""
-    from webdataset.tools import field_rows
-
+    """Print a row for each sample, as TSV, as lines of JSON, or as one list in JSON."""
     writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
     # A file gets the text as it is.
     shown = (lambda cells: [printable(str(cell)) for cell in cells]) if sys.stdout.isatty() else list
-    rows = field_rows(inputs, fields, count=count)
+    rows = tools.field_rows(inputs, fields, count=count)
     if form == "json":
         echo("[", nl=False)
     for number, row in enumerate(rows):
@@ -114,7 +107,7 @@ def print_table(
         echo("]")
 
 
-def _print(shown: ShownSample, *, draw: bool) -> None:
+def _print(shown: tools.ShownSample, *, draw: bool) -> None:
     echo_line(f"{shown.key}  ({redacted(shown.shard)})")
     for field in shown.fields:
         echo_line(f"  {field.name}  {counted(field.size, 'byte')}  {_one_line(field)}")
@@ -123,6 +116,6 @@ def _print(shown: ShownSample, *, draw: bool) -> None:
                 click.echo(half_blocks(field.picture), color=True)
 
 
-def _one_line(field: ShownField) -> str:
+def _one_line(field: tools.ShownField) -> str:
     text = " ".join(field.text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

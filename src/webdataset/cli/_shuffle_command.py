@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -25,6 +27,4 @@ def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:
 
     Example: wds shuffle --seed 1 -n 1000 -o 'shuffled-%06d.tar' train-*.tar
     """
-    from webdataset.tools import shuffle
-
-    _options.run_and_show(shuffle, options, inputs, output)
+    _options.run_and_show(tools.shuffle, options, inputs, output)

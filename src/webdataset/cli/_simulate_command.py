@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 
 from . import _options
 from ._output import console, echo, verb
 from ._text_graphics import table
-
-if TYPE_CHECKING:
-    from webdataset.tools import Simulation
 
 _MOST_READERS = 64
 
@@ -35,12 +33,10 @@ def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: 
 
     Example: wds simulate --shards 100 --ranks 8 --workers 4 --batch 64
     """
-    from webdataset.tools import simulate
-
     if bool(inputs) == (shards is not None):
         raise click.UsageError("give shards, or their number with --shards")
     counts = None if shards is None else [samples] * shards
-    found = simulate(inputs or None, counts=counts, **given)
+    found = tools.simulate(inputs or None, counts=counts, **given)
     if console().as_json:
         console().result(_as_dict(found))
         return
@@ -58,7 +54,7 @@ def command(inputs: tuple[str, ...], shards: int | None, samples: int, **given: 
     echo(f"\n{_verdict(found)}\n\n{found.shuffle}")
 
 
-def _verdict(found: Simulation) -> str:
+def _verdict(found: tools.Simulation) -> str:
     fewest, most = min(found.steps_per_rank), max(found.steps_per_rank)
     steps = (
         f"every rank takes {counted(most, 'step')}" if found.equal else f"ranks take from {fewest:,} to {most:,} steps"
@@ -73,7 +69,7 @@ def _verdict(found: Simulation) -> str:
     return f"without an index: {steps}{stuck}{shared}{idle}\nwith an index:    {indexed}"
 
 
-def _as_dict(found: Simulation) -> dict[str, Any]:
+def _as_dict(found: tools.Simulation) -> dict[str, Any]:
     names = ("ranks", "workers", "batch", "shards", "samples", "readers", "steps_per_rank", "equal", "idle", "shared")
     kept = {name: getattr(found, name) for name in (*names, "indexed_steps", "padding")}
     return {**kept, "shuffle": {"indexed": found.shuffle.ordered, "buffer": found.shuffle.buffered}}

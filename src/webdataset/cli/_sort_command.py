@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import verb
 
@@ -27,6 +29,4 @@ def command(inputs: tuple[str, ...], output: str, **options: Any) -> None:
 
     Example: wds sort --by json.score --reverse -o 'sorted-%06d.tar' -n 1000 train-*.tar
     """
-    from webdataset.tools import sort
-
-    _options.run_and_show(sort, options, inputs, output)
+    _options.run_and_show(tools.sort, options, inputs, output)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from typing import Any
 
 import click
+
+from webdataset import tools
+from webdataset.child_processes import run_shell
+from webdataset.errors import CommandFailed, Where
 
 from . import _options
 from ._output import verb
@@ -26,19 +31,12 @@ def command(inputs: tuple[str, ...], output: str, *, post: str | None, **options
 
     Example: wds split -n 1000 -o 'new-%06d.tar' old.tar
     """
-    from webdataset.tools import split
-
     options["post"] = partial(run_after, post) if post else None
-    _options.run_and_show(split, options, inputs, output)
+    _options.run_and_show(tools.split, options, inputs, output)
 
 
 def run_after(command: str, url: str) -> None:
     """Run a shell command after a shard, whose address is every `%s` in it; an error if it fails."""
-    import shlex
-
-    from webdataset.child_processes import run_shell
-    from webdataset.errors import CommandFailed, Where
-
     text = command.replace("%s", shlex.quote(url))
     status = run_shell(text, stdout=2)
     if status:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from webdataset import tools
 from webdataset.describe import counted
 from webdataset.redact import printable
 
 from . import _options
 from ._output import console, echo, verb
 from ._text_graphics import bar, table
-
-if TYPE_CHECKING:
-    from webdataset.tools import DatasetStats, Distribution
 
 _MOST_SETS = 10
 
@@ -28,10 +26,8 @@ def command(inputs: tuple[str, ...], histogram: bool, index: str | None) -> None
 
     Example: wds stats train-*.tar
     """
-    from webdataset.tools import dataset_stats
-
     with console().progress("shards") as advance:
-        stats = dataset_stats(inputs, index=index, advance=advance)
+        stats = tools.dataset_stats(inputs, index=index, advance=advance)
     if console().as_json:
         console().result(_as_dict(stats))
         return
@@ -53,15 +49,15 @@ def command(inputs: tuple[str, ...], histogram: bool, index: str | None) -> None
             _draw(sizes)
 
 
-def _draw(sizes: Distribution) -> None:
+def _draw(sizes: tools.Distribution) -> None:
     bins = sizes.histogram()
     most = max((count for _, _, count in bins), default=0)
     for low, high, count in bins:
         echo(f"{low:>13,} – {high:<13,} {bar(count, most, 40):<40} {count:,}")
 
 
-def _as_dict(stats: DatasetStats) -> dict[str, Any]:
-    def numbers(sizes: Distribution) -> dict[str, Any]:
+def _as_dict(stats: tools.DatasetStats) -> dict[str, Any]:
+    def numbers(sizes: tools.Distribution) -> dict[str, Any]:
         histogram = [{"from": low, "to": high, "count": count} for low, high, count in sizes.histogram()]
         kept = {name: getattr(sizes, name) for name in ("count", "total", "smallest", "largest", "mean")}
         return {**kept, "histogram": histogram}

@@ -1,4 +1,4 @@
-"""`tarp`: its five commands, with the flags that mean the same here."""
+"""`tarp`: its five commands, with the flags that this package supports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from webdataset import tools
+
 from . import _options
 from ._output import Group, Verb
 from ._split_command import run_after
@@ -14,7 +16,7 @@ from ._tarproc_commands import sort_expression
 
 _output = click.option("-o", "--output", required=True, help="Where to write; - is standard output.")
 _fields = click.option("-f", "--field", "fields", help="Fields to keep: 'jpg,png cls', 'new:old'.")
-_slice = click.option("--slice", help="A stretch of the samples, lo:hi:step, as Python slices a list.")
+_slice = click.option("--slice", help="A slice of the samples, lo:hi:step, as Python slices a list.")
 _rekey = click.option("-R", "--rekey", type=click.Choice(["#"]), help="Number the keys.")
 
 
@@ -28,10 +30,7 @@ def tarp() -> None:
 @_output
 def create(recipe: str, output: str) -> None:
     """Make an archive from a recipe: `wds create`."""
-    from webdataset.tools import Making
-    from webdataset.tools import create as run
-
-    _options.run_and_show(run, {"making": Making("recipe")}, (recipe,), output)
+    _options.run_and_show(tools.create, {"making": tools.Making("recipe")}, (recipe,), output)
 
 
 @tarp.command(cls=Verb)
@@ -44,11 +43,8 @@ def create(recipe: str, output: str) -> None:
 @click.option("-l", "--load", is_flag=True, help="The input is a text file that lists inputs.")
 def cat(inputs: tuple[str, ...], output: str, *, rekey: str | None, load: bool, **options: Any) -> None:
     """Concatenate shards: `wds cat`."""
-    from webdataset.tools import cat as run
-    from webdataset.tools import read_list
-
-    urls = [url for name in inputs for url in read_list(name)] if load else inputs
-    _options.run_and_show(run, {**options, "rekey": "{:09d}" if rekey else None}, urls, output)
+    urls = [url for name in inputs for url in tools.read_shard_list(name)] if load else inputs
+    _options.run_and_show(tools.cat, {**options, "rekey": "{:09d}" if rekey else None}, urls, output)
 
 
 @tarp.command(cls=Verb)
@@ -59,9 +55,7 @@ def cat(inputs: tuple[str, ...], output: str, *, rekey: str | None, load: bool, 
 @click.option("-p", "--post", metavar="COMMAND", help="Run after each shard; every %s is its name.")
 def split(inputs: tuple[str, ...], output: str, *, post: str | None, **options: Any) -> None:
     """Split samples into shards: `wds split`."""
-    from webdataset.tools import split as run
-
-    _options.run_and_show(run, {**options, "post": partial(run_after, post) if post else None}, inputs, output)
+    _options.run_and_show(tools.split, {**options, "post": partial(run_after, post) if post else None}, inputs, output)
 
 
 @tarp.command(cls=Verb)
@@ -70,9 +64,7 @@ def split(inputs: tuple[str, ...], output: str, *, post: str | None, **options: 
 @click.option("-c", "--command", "shell", required=True, help="A shell command; fields are files sample.FIELD.")
 def proc(inputs: tuple[str, ...], output: str, shell: str) -> None:
     """Run a command on every sample: `wds proc`. A command that fails stops it."""
-    from webdataset.tools import proc as run
-
-    _options.run_and_show(run, {"command": shell}, inputs, output)
+    _options.run_and_show(tools.proc, {"command": shell}, inputs, output)
 
 
 @tarp.command(cls=Verb)
@@ -82,10 +74,7 @@ def proc(inputs: tuple[str, ...], output: str, shell: str) -> None:
 @click.option("--tmpdir", "folder", help="Where temporary files go.")
 def sort(inputs: tuple[str, ...], output: str, sortfield: str, folder: str | None) -> None:
     """Sort or shuffle samples: `wds sort`, `wds shuffle`."""
-    from webdataset.tools import shuffle
-    from webdataset.tools import sort as run
-
     if sortfield == "__random__":
-        _options.run_and_show(shuffle, {"folder": folder}, inputs, output)
+        _options.run_and_show(tools.shuffle, {"folder": folder}, inputs, output)
     else:
-        _options.run_and_show(run, {"by": sort_expression(sortfield), "folder": folder}, inputs, output)
+        _options.run_and_show(tools.sort, {"by": sort_expression(sortfield), "folder": folder}, inputs, output)

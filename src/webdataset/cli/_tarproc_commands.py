@@ -1,4 +1,4 @@
-"""The commands of `tarproc`, with the flags that mean the same here: first those that write shards."""
+"""The commands of `tarproc`, with the flags that this package supports: first those that write shards."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from typing import Any
 
 import click
+
+from webdataset import tools
 
 from . import _options
 from ._first_command import write_first
@@ -28,11 +30,9 @@ def tarcats(
     inputs: tuple[str, ...], output: str, filelist: str | None, skip: int, count: int | None, shuffle: int, **_: Any
 ) -> None:
     """Concatenate shards: `wds cat`."""
-    from webdataset.tools import cat, read_list
-
-    urls = [*inputs, *(read_list(filelist) if filelist else ())] or ["-"]
+    urls = [*inputs, *(tools.read_shard_list(filelist) if filelist else ())] or ["-"]
     stretch = f"{skip}:{'' if count is None else count}" if skip or count is not None else None
-    _options.run_and_show(cat, {"shuffle": shuffle, "slice": stretch}, urls, output)
+    _options.run_and_show(tools.cat, {"shuffle": shuffle, "slice": stretch}, urls, output)
 
 
 @verb(name="tarsplit")
@@ -43,13 +43,11 @@ def tarcats(
 @click.option("-z", "--compress", is_flag=True, help="Write .tgz files.")
 def tarsplit(source: str, num_samples: int, max_size: int, output: str, compress: bool) -> None:
     """Split a stream of samples into shards: `wds split`."""
-    from webdataset.tools import split
-
     pattern = output.replace("%", "%%").replace("{shard:06d}", "%06d")
     if pattern == output.replace("%", "%%"):
         pattern += "-%06d.tgz" if compress else "-%06d.tar"
     options = {"count": num_samples, "size": max_size, "index": not compress}
-    _options.run_and_show(split, options, (source,), pattern)
+    _options.run_and_show(tools.split, options, (source,), pattern)
 
 
 @verb(name="tarsort")
@@ -60,12 +58,10 @@ def tarsplit(source: str, num_samples: int, max_size: int, output: str, compress
 @click.option("-t", "--tempfile", help="Accepted: temporary files have names of their own.")
 def tarsort(source: str, output: str, sortkey: str, sorttype: str, **_: Any) -> None:
     """Sort the samples of a stream by a field: `wds sort`, `wds shuffle`."""
-    from webdataset.tools import shuffle, sort
-
     if sorttype == "shuffle":
-        _options.run_and_show(shuffle, {}, (source,), output)
+        _options.run_and_show(tools.shuffle, {}, (source,), output)
         return
-    _options.run_and_show(sort, {"by": sort_expression(sortkey, sorttype)}, (source,), output)
+    _options.run_and_show(tools.sort, {"by": sort_expression(sortkey, sorttype)}, (source,), output)
 
 
 def sort_expression(field: str, kind: str = "none") -> str:
@@ -88,11 +84,9 @@ def sort_expression(field: str, kind: str = "none") -> str:
 )
 def tarproc(source: str, output: str, shell: str, parallel: int, error_handling: str) -> None:
     """Run a command on every sample: `wds proc`."""
-    from webdataset.tools import proc
-
     policy = {"ignore": "keep", "skip": "skip", "abort": "stop"}[error_handling]
     options = {"workers": max(1, parallel), "command": shell, "failed": policy}
-    _options.run_and_show(proc, options, (source,), output)
+    _options.run_and_show(tools.proc, options, (source,), output)
 
 
 @verb(name="tarmix")
@@ -101,9 +95,7 @@ def tarproc(source: str, output: str, shell: str, parallel: int, error_handling:
 @click.option("-c", "--count", type=_options.COUNT, help="End after so many samples.")
 def tarmix(spec: str, output: str, count: int | None) -> None:
     """Mix datasets by the weights of a YAML file: `wds mix --random`."""
-    from webdataset.tools import mix, read_mix_sources
-
-    _options.run_and_show(mix, {"random": True, "samples": count}, read_mix_sources(spec), output)
+    _options.run_and_show(tools.mix, {"random": True, "samples": count}, tools.read_mix_sources(spec), output)
 
 
 @verb(name="tsv2tar")
@@ -114,11 +106,9 @@ def tarmix(spec: str, output: str, count: int | None) -> None:
 @click.option("-C", "--dir", "folder", help="What file names are relative to.")
 def tsv2tar(plan: str, output: str, key: str, delim: str | None, folder: str | None) -> None:
     """Make a shard from a table whose @columns hold file names: `wds create`."""
-    from webdataset.tools import Making, create
-
     comma = delim == "," if delim else plan.endswith(".csv")
-    making = Making("csv" if comma else "tsv", key=key, folder=folder)
-    _options.run_and_show(create, {"making": making}, (plan,), output)
+    making = tools.Making("csv" if comma else "tsv", key=key, folder=folder)
+    _options.run_and_show(tools.create, {"making": making}, (plan,), output)
 
 
 @verb(name="lines2tar")
@@ -128,11 +118,9 @@ def tsv2tar(plan: str, output: str, key: str, delim: str | None, folder: str | N
 @_output
 def lines2tar(keys: str, separator: str, keyformat: str, output: str) -> None:
     """Make a sample of every line of standard input: `wds create --columns`."""
-    from webdataset.tools import Making, create
-
     key = keyformat.replace("{:", "{record:").replace("{}", "{record}")
-    making = Making("csv" if separator == "," else "tsv", key=key, columns=tuple(keys.split()))
-    _options.run_and_show(create, {"making": making}, ("-",), output)
+    making = tools.Making("csv" if separator == "," else "tsv", key=key, columns=tuple(keys.split()))
+    _options.run_and_show(tools.create, {"making": making}, ("-",), output)
 
 
 @verb(name="tarshow")

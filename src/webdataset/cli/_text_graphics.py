@@ -1,4 +1,4 @@
-"""Pictures, bars and tables out of characters, for terminals."""
+"""Pictures, bars and tables as text, for terminals."""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+from webdataset import tools
+from webdataset.errors import SpecError
+
 from . import _options
 from ._output import console, verb
 
@@ -35,15 +38,13 @@ def command(
 
     Example: wds view --no-browser --idle 1 train-*.tar
     """
-    from webdataset.errors import SpecError
-    from webdataset.tools import load_function
     from webdataset.viewer import ModelInput, ViewServer, read_checkpoint
 
     if checkpoint is not None and pipeline is None:
         raise SpecError("--checkpoint belongs to a pipeline", hint="give --pipeline MODULE:FUNCTION")
     model = None
     if pipeline is not None:
-        model = ModelInput(load_function(pipeline), None if checkpoint is None else read_checkpoint(checkpoint))
+        model = ModelInput(tools.load_function(pipeline), None if checkpoint is None else read_checkpoint(checkpoint))
     server = ViewServer(list(inputs), port=port, index=index, compare=list(compare) or None, model=model)
     with server:
         address = server.new_address()

@@ -1,6 +1,6 @@
 """Codecs: bytes of a field ↔ values, chosen by the name of the field.
 
-In: field names and bytes, or values. Out: values, or bytes. This package knows nothing of shards or pipelines. Heavy
+In: field names and bytes, or values. Out: values, or bytes. This package does not know shards or pipelines. Heavy
 packages are imported by the codec that needs them, when it needs them.
 
     _codec_tables         extension → decoder, extension → encoder
@@ -9,10 +9,10 @@ packages are imported by the codec that needs them, when it needs them.
     _encoders             encode_field, encoders of whole samples
     _text                 text, integers                  _json            JSON, JSON lines
     _arrays               npy, npz                        tenbin/          arrays as raw bytes
-    _tensors              pth, safetensors                _msgpack_cbor    MessagePack, CBOR
+    _tensors              pth, safetensors                _msgpack_cbor    MessagePack, and values → CBOR
     _torch_file           torch's own files               _torch_storages  the pickles and storages in them
-    _cbor_limits          CBOR that costs too much is refused
-    _pickle               unpickles fields, checked first  _pickle_machine  the interpreter of pickles
+    _cbor_limits          CBOR → values; refuses CBOR that costs too much
+    _pickle               unpickles fields                _pickle_machine  the interpreter of pickles
     _pickle_globals       what a pickle may refer to      _pickle_budget   how much it may build
     _pickle_scalars       numbers, texts and bytes in pickles
     _pickle_numpy, _pickle_torch, _pickle_dates           arrays, tensors and dates in pickles
@@ -30,7 +30,7 @@ packages are imported by the codec that needs them, when it needs them.
 from . import tenbin
 from ._arrays import check_dtype, npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, read_npy_header, stack_npy
 from ._audio import AUDIO_EXTENSIONS, AudioHandler, torch_audio
-from ._cbor_limits import read_cbor_item
+from ._cbor_limits import cbor_loads, read_cbor_item
 from ._codec_tables import add_handlers, decoders, default_handlers, make_handlers
 from ._compressed_fields import gunzip, pack_gz, unzstd
 from ._decode_handlers import (
@@ -48,10 +48,10 @@ from ._decode_pixels import open_image
 from ._decoder import Decoder, decode_field, default_decoder
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._encoders import encode_based_on_extension, encode_based_on_extension1, encode_field
-from ._field_limit import check_row_group, check_size, check_unpacked, read_member
+from ._field_limit import check_row_group, check_size, check_unpacked, open_member, read_member
 from ._image_specs import IMAGE_EXTENSIONS, ImageHandler, imagehandler, imagespecs
 from ._json import decode_json, decode_jsonl
-from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
+from ._msgpack_cbor import cbor_dumps, mp_dumps, msgpack_loads
 from ._open_media import open_media
 from ._pickle import PickleLoader, unpickle_loads, unsafe_pickle
 from ._tensors import torch_dumps, torch_loads
@@ -110,6 +110,7 @@ __all__ = [
     "numpy_npz_dumps",
     "open_image",
     "open_media",
+    "open_member",
     "pack_gz",
     "read_cbor_item",
     "read_member",

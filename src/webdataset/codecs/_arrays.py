@@ -24,7 +24,7 @@ _MAGIC = b"\x93NUMPY"
 _SHORTEST = 12
 _ALIGNED = 16  # enough for every number type; NumPy's own writer pads headers to 64
 _AT_ONCE = 1 << 20  # bytes that are joined before they are copied into a batch
-_LONGEST_HEADER = 10_000  # Python's parser is not safe with more, says NumPy
+_LONGEST_HEADER = 10_000  # NumPy's limit: Python's parser is not safe with more
 _PYTHON_2_LONG = re.compile(r"(?<=\d)L(?=[,)])")  # in shapes: (3L,)
 
 
@@ -38,7 +38,7 @@ def npy_loads(data: bytes) -> np.ndarray[Any, Any]:
         raise FormatError("not an npy file")
     end = _header_end(data)
     header = data[:end]
-    # A header that is remembered must not keep the memory around it.
+    # A header in the cache must not keep the rest of the file in memory.
     shape, order, dtype, size = _parse_header(header if type(header) is bytes else bytes(header))
     if size > len(data) - end:
         raise FormatError(f"npy data is truncated: expected {size:,} bytes, got {len(data) - end:,}")
@@ -95,12 +95,12 @@ def _read_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         if type(shape) is not tuple:
             raise TypeError(f"the shape {shape!r:.40} is not a tuple")
         return tuple(map(operator.index, shape)), bool(fields["fortran_order"]), dtype
-    except Exception as error:  # a header is a Python expression, with as many ways to fail
+    except Exception as error:  # a header is a Python expression, which can raise many exceptions
         raise FormatError(f"the npy header is damaged: {error}") from error
 
 
 def check_dtype(descr: Any) -> None:
-    """Raise an error for the description of a dtype that would end the process: NumPy divides by the 0 of `M8[s/0]`.
+    """Raise an error for the description of a dtype that would crash the process: NumPy divides by the 0 of `M8[s/0]`.
 
     >>> check_dtype([("when/where", "<M8[s]"), ("x", "<f8", (2,))])
     >>> check_dtype("<M8[s/0]")
@@ -113,7 +113,7 @@ def check_dtype(descr: Any) -> None:
 
 
 def _type_codes(descr: Any) -> list[str]:
-    """What NumPy reads as types or shapes: all but the names of fields."""
+    """The parts that NumPy reads as types or shapes: all except the names of fields."""
     if isinstance(descr, str):
         return [descr]
     if isinstance(descr, tuple):
@@ -156,23 +156,23 @@ def stack_npy(files: Sequence[bytes] | np.ndarray[Any, Any]) -> np.ndarray[Any, 
         files: the files; or all of them as a matrix of bytes, one a row.
     """
     first = bytes(files[0])
-    array = npy_loads(first)  # checks what there is to check
+    array = npy_loads(first)  # for its checks
     header, size = first[: _header_end(first)], array.nbytes
     alike = isinstance(files, np.ndarray) or set(map(len, files)) == {len(first)}
     if not size or not alike or (array.ndim > 1 and _parse_header(header)[1] == "F"):
         return [npy_loads(bytes(file)) for file in files]
     stacked = batch_memory.empty_batch((len(files), *array.shape), array.dtype)
-    into, done = stacked.reshape(-1).view(np.uint8).reshape(len(files), size), 0
+    target, done = stacked.reshape(-1).view(np.uint8).reshape(len(files), size), 0
     for rows in _matrices(files, len(first)):
         if (rows[:, : len(header)] != np.frombuffer(header, np.uint8)).any():
             return [npy_loads(bytes(file)) for file in files]
-        into[done : done + len(rows)] = rows[:, len(header) : len(header) + size]
+        target[done : done + len(rows)] = rows[:, len(header) : len(header) + size]
         done += len(rows)
     return stacked
 
 
 def _matrices(files: Sequence[bytes] | np.ndarray[Any, Any], size: int) -> Iterator[np.ndarray[Any, Any]]:
-    """The files as rows of bytes, some at a time: a view for each file would cost more than its copy."""
+    """The files as rows of bytes, several at a time: a view for each file would cost more than its copy."""
     if isinstance(files, np.ndarray):
         yield files
         return

@@ -1,4 +1,4 @@
-"""Audio: waveform and sampling rate, by soundfile; formats that it cannot read are decoded by PyAV.
+"""Audio: waveform and sampling rate. soundfile decodes most formats, PyAV the others.
 
 Where soundfile is not installed, `torch_audio` uses torchaudio, as the public library does.
 """
@@ -44,7 +44,7 @@ class AudioHandler:
     ((2, 100), 8000)
 
     Args:
-        torch: give a tensor instead of an array.
+        torch: return a tensor instead of an array.
     """
 
     torch: bool = False
@@ -61,9 +61,11 @@ class AudioHandler:
             return None
         if self.torch and extension in _SOUNDFILE and _use_torchaudio():
             return _read_torchaudio
-        return self._with(_read_soundfile if extension in _SOUNDFILE else _read_av)
+        return self._as_tensors(_read_soundfile if extension in _SOUNDFILE else _read_av)
 
-    def _with(self, read: Callable[[bytes], tuple[np.ndarray[Any, Any], int]]) -> Callable[[bytes], tuple[Any, int]]:
+    def _as_tensors(
+        self, read: Callable[[bytes], tuple[np.ndarray[Any, Any], int]]
+    ) -> Callable[[bytes], tuple[Any, int]]:
         if not self.torch:
             return read
 
@@ -115,7 +117,7 @@ def read_waveform(container: Any) -> np.ndarray[Any, Any]:
 
 
 def limited(pieces: Iterable[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """The pieces, as long as they are not too large all together."""
+    """The pieces as a list; an error as soon as they are too large together."""
     kept, size = [], 0
     for piece in pieces:
         kept.append(piece)

@@ -1,4 +1,4 @@
-"""CBOR of strangers: no keys that can be made to collide, and no values that take long to build.
+"""CBOR from untrusted sources: no keys that can be made to collide, and no values that take long to build.
 
 Python seeds the hashes of text and bytes, and few numbers of 64 bits share a hash. Anything else that is a key, such as
 a big integer or an array, may be chosen so that all keys of a map have one hash, and each is compared with all others.
@@ -30,12 +30,12 @@ _STRING_REFERENCE, _SET = 25, 258
 _TRANSPARENT = {28, 256}  # may be between the tag of a set and its array: they allow references
 
 
-def load_cbor(data: bytes) -> Any:
-    r"""The value, unless its keys or values are too costly.
+def cbor_loads(data: bytes) -> Any:
+    r"""The value in a CBOR field; an error if its keys or values cost too much.
 
-    >>> load_cbor(b"\xa1\x01\x61x")
+    >>> cbor_loads(b"\xa1\x01\x61x")
     {1: 'x'}
-    >>> load_cbor(b"\xa1\x80\x61x")
+    >>> cbor_loads(b"\xa1\x80\x61x")
     Traceback (most recent call last):
     webdataset.errors.UnsafeContent: the CBOR has a key other than text, bytes and small numbers – if you trust the ...
     """
@@ -59,7 +59,7 @@ def read_cbor_item(read: Callable[[int], bytes]) -> bytes:
     b'\x82\x01\x02'
 
     Args:
-        read: returns as many bytes as it is asked for, or fewer at the end.
+        read: a function of a number of bytes that returns so many, or fewer at the end.
     """
     item = _Item(read)
     while item.path:
@@ -71,7 +71,7 @@ def read_cbor_item(read: Callable[[int], bytes]) -> bytes:
 
 @dataclass(slots=True)
 class _Open:
-    """A container, or the like, that is being read."""
+    """A container, tag or long string that is being read."""
 
     left: int  # items to come
     step: int = 0  # each so many items is a key
@@ -87,7 +87,7 @@ class _Item:
         self._read = read
 
     def step(self) -> None:
-        """Read the next head, and what belongs to it."""
+        """Read the next head and its content."""
         container = self.path[-1]
         if not container.left:
             self.path.pop()
@@ -116,7 +116,7 @@ class _Item:
             self._take(size)
 
     def _size(self, head: int) -> int:
-        """The number that belongs to a head."""
+        """The number in a head, or in the bytes after it."""
         size = head & 31
         if size < 24:
             return size

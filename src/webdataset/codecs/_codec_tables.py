@@ -1,6 +1,6 @@
 """The two tables, extension → codec. Both may be extended: `decoders["xyz"] = f`, `default_handlers["xyz"] = g`.
 
-Images, audio and video stay bytes until a pipeline asks for them (`decode("rgb8", "audio")`). Each extension has one
+Images, audio and video stay bytes unless a pipeline decodes them (`decode("rgb8", "audio")`). Each extension has one
 encoder.
 """
 
@@ -12,9 +12,10 @@ from typing import Any
 
 from ._arrays import npy_loads, npz_loads, numpy_dumps, numpy_npz_dumps, stack_npy
 from ._audio import encode_audio
+from ._cbor_limits import cbor_loads
 from ._encode_image import IMAGE_FORMATS, imageencoder
 from ._json import decode_json, decode_json_column, decode_jsonl, encode_json, encode_jsonl
-from ._msgpack_cbor import cbor_dumps, cbor_loads, mp_dumps, msgpack_loads
+from ._msgpack_cbor import cbor_dumps, mp_dumps, msgpack_loads
 from ._pickle import pickle_dumps, unpickle_loads
 from ._tensors import safetensors_dumps, safetensors_loads, torch_dumps, torch_loads
 from ._text import decode_int, decode_text, encode_int, encode_text
@@ -41,16 +42,16 @@ decoders: dict[str, Callable[[bytes], Any]] = {
 }
 
 
-def _each(decode: Callable[[bytes], Any]) -> Callable[[list[bytes]], list[Any]]:
+def _value_by_value(decode: Callable[[bytes], Any]) -> Callable[[list[bytes]], list[Any]]:
     return lambda column: [decode(data) for data in column]
 
 
-# The cheap ones, for the values of many samples at once; a decoder that a user has put into the table is not here.
+# The fast decoders, for the values of many samples at once; a decoder that a user has added to the table has no entry.
 column_decoders: dict[Callable[[bytes], Any], Callable[[list[bytes]], Any]] = {
     decode_json: decode_json_column,
     npy_loads: stack_npy,
-    decode_text: _each(decode_text),
-    decode_int: _each(decode_int),
+    decode_text: _value_by_value(decode_text),
+    decode_int: _value_by_value(decode_int),
 }
 
 

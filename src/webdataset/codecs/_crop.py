@@ -1,4 +1,4 @@
-"""Where to cut: the boxes of random, central and whole crops, as torchvision draws them."""
+"""The boxes of random, central and whole crops, as torchvision draws them."""
 
 from __future__ import annotations
 

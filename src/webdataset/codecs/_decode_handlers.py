@@ -1,12 +1,12 @@
 """Handlers: what `decode(...)` accepts. A handler is a function of (key, data), with keys like ".jpg" or ".seg.jpg".
 
-It returns the value, None ("not mine"), or `Continue` (other bytes under another name, for the handlers that follow).
-Our own ones can also tell from the name alone what they would do, so that a decoder asks once per field name and not
-once per sample. The methods that a handler may have for it:
+It returns the value, None (for fields that it does not decode), or `Continue` (other bytes under another name, for the
+handlers that follow). The handlers of this package also determine from the name alone what they do, so that a decoder
+calls them once per field name and not once per sample. The methods that a handler may have for it:
 
     resolve(key)              the function of the data, or None
     unwrap(key)               (inner key, function from packed to unpacked bytes), or None
-    for_sample(data, sample)  called instead of the resolved function by handlers that need to know the sample
+    for_sample(data, sample)  called instead of the resolved function, for handlers that need the sample
     bind(rng)                 the handler with `rng(sample, salt)` as its random generator, for the stage that decodes
 """
 
@@ -32,7 +32,7 @@ Handler = Any  # a callable (key, data) -> value | None | Continue
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Go on with the handlers that follow, with another key and other data.
+    """The result of a handler that passes another key and other data to the handlers that follow.
 
     >>> Continue(".txt", b"hello")
     Continue(key='.txt', data=b'hello')
@@ -44,7 +44,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class SuffixFilter:
-    """A handler that unpacks fields with a suffix and leaves the rest of the name to the others.
+    """A handler that unpacks fields with a suffix; the handlers that follow decode the rest of the name.
 
     >>> SuffixFilter("gz")(".txt", b"hello") is None
     True
@@ -85,7 +85,7 @@ class BasicHandlers:
         return partial(self.step(key), sample=None)
 
     def step(self, key: str) -> Callable[..., Any]:
-        """The same as a function of (data, sample); it looks into the table each time, because users may change it."""
+        """The same as a function of (data, sample), which reads the table each time, because users may change it."""
         extension = key.rpartition(".")[2].lower()
 
         def decode(data: bytes, sample: Any) -> Any:
@@ -95,7 +95,7 @@ class BasicHandlers:
         return decode
 
     def column_step(self, key: str) -> Callable[[list[bytes]], Any]:
-        """The same for a column of data; not for decoders that are slow or not our own."""
+        """The same for a column of data; `StepByStepError` for decoders that are slow or a user's own."""
         found = decoders.get(key.rpartition(".")[2].lower())
         if found is None:
             return list
@@ -126,7 +126,7 @@ class ExtensionHandler:
         object.__setattr__(self, "f", f)
 
     def __call__(self, key: str, data: bytes) -> Any:
-        """What the function makes of the data, or None if the name does not end in one of the extensions."""
+        """The decoded value, or None if the name does not end in one of the extensions."""
         return None if self.resolve(key) is None else self.f(data)
 
     def resolve(self, key: str) -> Callable[[bytes], Any] | None:
@@ -144,13 +144,13 @@ def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> ExtensionHan
 
     Args:
         extensions: separated by blanks, in any case, with or without a leading dot.
-        f: function of the bytes; None from it means "not mine".
+        f: function of the bytes; if it returns None, the handlers that follow are called.
     """
     return ExtensionHandler(extensions, f)
 
 
 def call_extension_handler(key: str, data: bytes, f: Callable[[bytes], Any], extensions: str | list[str]) -> Any:
-    """What `handle_extension(extensions, f)` makes of one field.
+    """Decode one field with `handle_extension(extensions, f)`.
 
     >>> call_extension_handler(".a.png", b"12345", len, "png jpg")
     5

@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from webdataset.arguments import is_integer, is_number
+from webdataset.arguments import in_order, is_integer, is_number
 from webdataset.errors import SpecError
 from webdataset.optional import require
 
 from ._crop import Box, central_box, covering, random_box, random_window
 from ._decode_pixels import as_float, other_pixels
+from ._field_limit import check_size
 from ._image_specs import IMAGE_EXTENSIONS, ends_with_one_of, find_imagespec
 from ._jpeg import jpeg_size, upper_pixels
 from ._resize import cut, flip, nearest, planes_of, resize, scaled
@@ -58,12 +59,12 @@ class DecodeImage:
         antialias: average over the pixels that fall into one, as torchvision does. Without it the crop is cheaper.
         interpolation: "bilinear", or "nearest" for masks.
         normalize: "imagenet" or (mean, std) per channel, for float specs.
-        layout: "hwc" or "chw"; by default what the spec means.
+        layout: "hwc" or "chw"; by default that of the spec.
         oversample: JPEGs are decoded at 1/2, 1/4 or 1/8 of their size as long as so many decoded pixels are left for
             each pixel of the result, in both directions; the edges of the box then are at the nearest multiples of 2, 4
             or 8. At 2 photographs differ by less than one grey level on average from the same box decoded in full,
             which None does.
-        extensions: how the field names end that this decoder takes: "png", or "seg.png".
+        extensions: the endings of the names of fields that this decoder decodes: "png", or "seg.png".
     """
 
     imagespec: str = "rgb8"
@@ -84,7 +85,7 @@ class DecodeImage:
     def __post_init__(self) -> None:
         extensions = self.extensions.split() if isinstance(self.extensions, str) else self.extensions
         if hasattr(extensions, "__iter__"):
-            object.__setattr__(self, "extensions", tuple(extensions))
+            object.__setattr__(self, "extensions", in_order(extensions))
         _check(self)
         object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in self.extensions))
         # A list, as settings files have it, equals no shape.
@@ -132,7 +133,7 @@ class DecodeImage:
         return flip(part) if mirrored else part
 
     def _decoded(self, data: bytes, rng: random.Random | None) -> tuple[Pixels, Box, Size]:
-        """The pixels, at full size or less, what to take of them, and the size to bring it to."""
+        """(pixels, at full size or less, the box to cut out of them, the size to resize it to)."""
         mode = self._plan.mode
         known = jpeg_size(data, mode)
         if known is None:
@@ -148,7 +149,7 @@ class DecodeImage:
         return decoded, snapped.divided(step), size
 
     def _geometry(self, width: int, height: int, rng: random.Random | None) -> tuple[Box, Size]:
-        """What to take of the image, and the size to bring it to."""
+        """(the box to cut out of the image, the size to resize it to)."""
         whole = Box(0, 0, width, height)
         if self.crop == "random":
             assert rng is not None
@@ -157,10 +158,13 @@ class DecodeImage:
             assert rng is not None
             return random_window(width, height, self._plan.size, rng), self._plan.size
         if self.crop == "center":
-            return whole, covering(width, height, self._plan.before_crop)
-        if isinstance(self.size, int):
-            return whole, covering(width, height, self._plan.size)
-        return whole, self._plan.size
+            size = covering(width, height, self._plan.before_crop)
+        elif isinstance(self.size, int):
+            size = covering(width, height, self._plan.size)
+        else:
+            return whole, self._plan.size
+        check_size(math.prod(size) * len(self._plan.mode))  # a row of n pixels becomes 224 rows of 224 n
+        return whole, size
 
     def _step(self, box: Box, size: Size) -> int:
         if self.oversample is None or self.interpolation == "nearest":
@@ -171,8 +175,8 @@ class DecodeImage:
     def _converted(self, pixels: Pixels) -> Any:
         plan = self._plan
         pixels = planes_of(pixels) if plan.layout == "chw" else np.ascontiguousarray(pixels)
-        # NumPy's arithmetic even for tensors: 35 µs for 224 × 224 in planes, as torch's, and without torch's own
-        # threads, which wait, spinning, for the cores that decode other images (up to 20 ms an image, measured).
+        # NumPy's arithmetic even for tensors: as fast as torch's (35 µs for 224 × 224 in planes), and without torch's
+        # own threads, which spin while other images are decoded on their cores (up to 20 ms an image, measured).
         if plan.factor is not None:
             pixels = scaled(pixels, plan.factor, plan.offset)
         elif plan.floats:
@@ -187,18 +191,18 @@ class DecodeImage:
 
 
 class _Plan:
-    """What can be worked out once."""
+    """Values that depend on the options alone, computed once."""
 
-    def __init__(self, wanted: DecodeImage) -> None:
-        container, kind, mode = find_imagespec(wanted.imagespec)
+    def __init__(self, options: DecodeImage) -> None:
+        container, kind, mode = find_imagespec(options.imagespec)
         self.mode, self.torch, self.floats = mode.upper(), container == "torch", kind == "float"
-        self.layout = wanted.layout or ("chw" if self.torch else "hwc")
-        self.size = (wanted.size, wanted.size) if isinstance(wanted.size, int) else wanted.size
-        margin = wanted.resize / min(self.size) if wanted.resize else _USUAL_MARGIN
+        self.layout = options.layout or ("chw" if self.torch else "hwc")
+        self.size = (options.size, options.size) if isinstance(options.size, int) else options.size
+        margin = options.resize / min(self.size) if options.resize else _USUAL_MARGIN
         self.before_crop = round(self.size[0] * margin), round(self.size[1] * margin)
-        self.flip = 0.5 if wanted.flip is True else float(wanted.flip)
-        self.random = wanted.crop in {"random", "window"} or self.flip > 0
-        self.factor, self.offset = _normalizing(wanted.normalize, len(mode), self.layout)
+        self.flip = 0.5 if options.flip is True else float(options.flip)
+        self.random = options.crop in {"random", "window"} or self.flip > 0
+        self.factor, self.offset = _normalizing(options.normalize, len(mode), self.layout)
 
 
 def _normalizing(normalize: Any, channels: int, layout: str) -> tuple[Any, Any]:
@@ -216,41 +220,45 @@ def _mean_and_std(normalize: Any, channels: int) -> tuple[Pixels, Pixels]:
     return mean, std
 
 
-def _check(wanted: DecodeImage) -> None:
-    container, kind, mode = find_imagespec(wanted.imagespec)
-    sides = tuple(wanted.size) if isinstance(wanted.size, tuple | list) else (wanted.size, wanted.size)
-    # In this order, one after the other: those further down rely on the types that those above have looked at.
+def _check(options: DecodeImage) -> None:
+    container, kind, mode = find_imagespec(options.imagespec)
+    sides = tuple(options.size) if isinstance(options.size, tuple | list) else (options.size, options.size)
+    # In this order: later checks rely on types that earlier ones have checked.
     problems: dict[str, Callable[[], bool]] = {
         "PIL images and 16-bit images cannot be resized here; use 'rgb8' or 'torchrgb'": lambda: (
             container == "pil" or kind == "uint16"
         ),
         "size is a side or (height, width), in pixels": lambda: len(sides) != 2 or not all(map(_is_side, sides)),
-        "crop is 'random', 'window', 'center' or None": lambda: wanted.crop not in ("random", "window", "center", None),
+        "crop is 'random', 'window', 'center' or None": lambda: (
+            options.crop not in ("random", "window", "center", None)
+        ),
         "flip is a probability": lambda: (
-            not isinstance(wanted.flip, bool) and not (is_number(wanted.flip) and 0 <= wanted.flip <= 1)
+            not isinstance(options.flip, bool) and not (is_number(options.flip) and 0 <= options.flip <= 1)
         ),
-        "scale is a share of the area, 0 < low ≤ high ≤ 1": lambda: not _is_range(wanted.scale) or wanted.scale[1] > 1,
-        "ratio is width to height, 0 < low ≤ high": lambda: not _is_range(wanted.ratio),
+        "scale is a share of the area, 0 < low ≤ high ≤ 1": lambda: (
+            not _is_range(options.scale) or options.scale[1] > 1
+        ),
+        "ratio is width to height, 0 < low ≤ high": lambda: not _is_range(options.ratio),
         "resize is a side for crop='center', not smaller than the crop": lambda: (
-            wanted.resize is not None
-            and (wanted.crop != "center" or not _is_side(wanted.resize) or wanted.resize < max(sides))
+            options.resize is not None
+            and (options.crop != "center" or not _is_side(options.resize) or options.resize < max(sides))
         ),
-        "interpolation is 'bilinear' or 'nearest'": lambda: wanted.interpolation not in ("bilinear", "nearest"),
-        "layout is 'hwc', 'chw' or None": lambda: wanted.layout not in ("hwc", "chw", None),
-        "normalize needs a float spec such as 'rgb'": lambda: wanted.normalize is not None and kind != "float",
+        "interpolation is 'bilinear' or 'nearest'": lambda: options.interpolation not in ("bilinear", "nearest"),
+        "layout is 'hwc', 'chw' or None": lambda: options.layout not in ("hwc", "chw", None),
+        "normalize needs a float spec such as 'rgb'": lambda: options.normalize is not None and kind != "float",
         "normalize is 'imagenet' or (mean, std), a number or one for each channel": lambda: (
-            wanted.normalize is not None and not _is_normalization(wanted.normalize, len(mode))
+            options.normalize is not None and not _is_normalization(options.normalize, len(mode))
         ),
         "oversample is at least 1, or None": lambda: (
-            wanted.oversample is not None and not (is_number(wanted.oversample) and wanted.oversample >= 1)
+            options.oversample is not None and not (is_number(options.oversample) and options.oversample >= 1)
         ),
         "extensions are names such as 'jpg'": lambda: (
-            not isinstance(wanted.extensions, tuple) or not all(isinstance(each, str) for each in wanted.extensions)
+            not isinstance(options.extensions, tuple) or not all(isinstance(each, str) for each in options.extensions)
         ),
     }
     for problem, is_found in problems.items():
         if is_found():
-            raise SpecError(f"decode_image({wanted.imagespec!r}, …): {problem}")
+            raise SpecError(f"decode_image({options.imagespec!r}, …): {problem}")
 
 
 def _is_side(value: Any) -> bool:

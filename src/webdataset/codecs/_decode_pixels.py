@@ -1,15 +1,16 @@
 """Compressed still images → pixels.
 
-JPEGs have a file of their own, `_jpeg.py`, plain PNGs and WebPs too, `_opencv.py`; what they leave, and every other
-format, goes through Pillow.
+`_jpeg.py` decodes JPEGs, `_opencv.py` plain PNGs and WebPs; Pillow decodes the rest of these, and all other formats.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 
 Pixels = np.ndarray[Any, Any]
 
-# Raw pixels after a line of text: what images are converted to when decoding is the bottleneck. Without comments.
+# Raw pixels after a line of text without comments: images are converted to this where decoding is the bottleneck.
 _PLAIN_PPM = re.compile(rb"P6\s+([1-9]\d{0,5})\s+([1-9]\d{0,5})\s+255\s")
 _JPEG = b"\xff\xd8"
 _ICO, _ICNS = b"\0\0\1\0", b"icns"
 _RGBA = 4
 _JP2, _J2K = b"\0\0\0\x0c", b"\xff\x4f\xff\x51"
+# Of TIFF and BigTIFF: the size of an offset, of the count of entries, and of an entry.
+_TIFF_OFFSETS = {42: (4, 2, 12), 43: (8, 8, 20)}
+_TILE_SIDES, _TIFF_NUMBERS = {322, 323}, {3: 2, 4: 4}  # tags; types and their sizes
 _TILE = 1 << 14  # bytes that OpenJPEG needs for the description of a tile
-# Pillow's plugins that run a program (EPS starts Ghostscript), only hand over to another library, or are no still
-# images: never tried, whatever the bytes look like.
+# Pillow's plugins that run a program (EPS starts Ghostscript), only call another library, or do not decode still
+# images: never used, whatever the bytes look like.
 _UNWANTED = {"EPS", "WMF", "BUFR", "GRIB", "HDF5", "FITS", "MPEG", "FLI"}
 _WANTED = [
     *("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "DIB", "PPM", "TIFF", "JPEG2000", "ICO", "CUR"),
@@ -42,7 +46,7 @@ _WANTED = [
 
 
 def open_image(data: bytes) -> Image:
-    """The image in the bytes, header read, pixels not yet.
+    """The image in the bytes; only its header is read.
 
     >>> from webdataset.codecs import encode_field
     >>> open_image(encode_field("png", np.zeros((2, 3), "u1"))).size
@@ -54,6 +58,7 @@ def open_image(data: bytes) -> Image:
         check_scans(data)
     _check_icon(data)
     _check_tiles(data)
+    _check_tile(data)
     own = [name for name in images.ID if name not in _WANTED and name not in _UNWANTED]  # plugins of the user's
     try:
         image: Image = images.open(io.BytesIO(data), formats=[*_WANTED, *own])
@@ -74,8 +79,29 @@ def _check_tiles(data: bytes) -> None:
             check_size(-(-(right - left) // width) * -(-(bottom - top) // height) * _TILE)
 
 
+def _check_tile(data: bytes) -> None:
+    """Raise an error for a TIFF of too large tiles: each is decoded as a whole, however few pixels the image has."""
+    order: Literal["little", "big"] = "little" if data[:2] == b"II" else "big"
+    number = partial(int.from_bytes, byteorder=order)
+    if data[:2] not in (b"II", b"MM") or number(data[2:4]) not in _TIFF_OFFSETS:
+        return
+    offset, count, entry = _TIFF_OFFSETS[number(data[2:4])]
+    at = number(data[offset : 2 * offset])
+    sides: dict[int, int] = {}
+    first = at + count
+    for start in range(first, first + number(data[at:first]) * entry, entry):
+        if start > len(data):
+            break
+        tag, kind = number(data[start : start + 2]), number(data[start + 2 : start + 4])
+        if tag in _TILE_SIDES:
+            value = data[start + entry - offset : start + entry]
+            side = number(value[: _TIFF_NUMBERS.get(kind)])
+            sides[tag] = max(side, sides.get(tag, 1))  # a tag may come twice: Pillow and libtiff take different ones
+    check_size(math.prod(sides.values()) * _RGBA)
+
+
 def _check_icon(data: bytes) -> None:
-    """Raise an error if the image in an icon is too large; Pillow decodes it, whatever size the icon claims."""
+    """Raise an error if the image in an icon is too large; Pillow decodes it for any size that the icon claims."""
     starts = []
     if data[:4] == _ICO:
         icon = require("PIL.IcoImagePlugin", extra="images", why="to decode icons").IcoFile(io.BytesIO(data))
@@ -111,7 +137,7 @@ def other_pixels(data: bytes, mode: str) -> Pixels:
 def pillow_pixels(image: Image, mode: str) -> Pixels:
     """The pixels of an opened image as 8-bit grey, RGB or RGBA."""
     if is_deep(image):
-        return _spread(_narrow(deep_pixels(image)), mode)
+        return _repeat_channels(_to_8_bits(deep_pixels(image)), mode)
     return np.array(image.convert(mode))
 
 
@@ -130,12 +156,12 @@ def deep_pixels(image: Image) -> Pixels:
     return grey
 
 
-def _narrow(deep: Pixels) -> Pixels:
+def _to_8_bits(deep: Pixels) -> Pixels:
     """16 bits to 8, rounded: white stays white and black black."""
     return ((deep.astype(np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
 
 
-def _spread(grey: Pixels, mode: str) -> Pixels:
+def _repeat_channels(grey: Pixels, mode: str) -> Pixels:
     if mode == "L":
         return grey
     pixels = np.repeat(grey[..., None], len(mode), axis=2)
@@ -145,7 +171,7 @@ def _spread(grey: Pixels, mode: str) -> Pixels:
 
 
 def over(image: Image, background: Any) -> Image:
-    """The image laid over a background colour, if it is transparent anywhere."""
+    """The image on a background colour, if it is transparent anywhere."""
     if "A" not in image.getbands() and "transparency" not in image.info:
         return image
     images = require("PIL.Image", extra="images", why="to decode images")

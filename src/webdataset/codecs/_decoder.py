@@ -11,9 +11,9 @@ from webdataset.flow import StepByStepError
 from ._decode_handlers import BasicHandlers, Continue, Handler, as_handler, default_post_handlers, default_pre_handlers
 
 Sample = dict[str, Any]
-Step = Any  # a function of (data, sample): what the handlers from here on make of the data
+Step = Any  # a function of (data, sample) that runs the remaining handlers
 
-_OWN_TYPES = {str, bool, int, type(None)}  # of values that are not touched in fields that start with `__`
+_OWN_TYPES = {str, bool, int, type(None)}  # of values that stay as they are in fields that start with `__`
 _BYTES = (bytes, bytearray, memoryview)
 _COLUMN_TYPES = ({bytes}, {memoryview})
 _SHOWN = 24  # bytes of a field in a message
@@ -26,7 +26,7 @@ class Decoder:
     {'__key__': '0001', 'cls': 3, 'txt': 'a dog', 'xyz': b'\x80'}
 
     Handlers are tried in the order `pre` + `handlers` + `post`; the first that returns something else than None wins,
-    and a field that no handler decodes stays bytes. Fields that start with `__` are not touched (bytes become text).
+    and a field that no handler decodes stays bytes. Fields that start with `__` are not decoded (bytes become text).
     `Decoder(f, g)` works too, and a decoder can be applied to a dataset instead of a sample.
 
     Args:
@@ -34,7 +34,7 @@ class Decoder:
         pre: handlers before these; by default those that unpack `.gz` and `.zst`.
         post: handlers after these; by default the table `decoders`.
         only: names of the fields to decode (whole names; a string is split at blanks), the others stay bytes.
-        partial: let values that are not bytes pass; otherwise they are an error.
+        partial: keep values that are not bytes; otherwise they are an error.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Decoder:
         before = default_pre_handlers if pre is None else pre
         after = default_post_handlers if post is None else post
         self.handlers: list[Handler] = [as_handler(each) for each in (*before, *listed, *after)]
-        self.only = _names(only)
+        self.only = _field_names(only)
         self.partial = bool(partial)
         self._forget_plans()
 
@@ -113,13 +113,13 @@ class Decoder:
         return result
 
     def decode_columns(self, columns: dict[str, list[Any]]) -> dict[str, Any]:
-        """What `decode` makes of many samples with the same fields, by column; arrays of one shape are stacked.
+        """Decode many samples with the same fields, by column; arrays of one shape are stacked.
 
         >>> Decoder().decode_columns({"__key__": ["a", "b"], "cls": [b"3", b"4"]})
         {'__key__': ['a', 'b'], 'cls': [3, 4]}
 
         Raises:
-            StepByStepError: use `decode`; where a value cannot be decoded, any other error.
+            StepByStepError: `decode` must be used; any other error: a value cannot be decoded.
         """
         steps = [self._column_step(field, column) for field, column in columns.items()]
         return {field: step(columns[field]) for field, step in zip(columns, steps, strict=True)}
@@ -139,7 +139,7 @@ class Decoder:
         return list
 
     def _ready_plans(self) -> dict[str, Step]:
-        """The plans that hold for every field of that name."""
+        """The plans by field name, if they hold for every field of that name."""
         if self.handlers != self._planned_for:
             self._forget_plans()
         return self._plans if self._plain and self.only is None else {}
@@ -169,7 +169,7 @@ class Decoder:
 
 
 class _Decoded:
-    """A dataset whose samples are decoded on the way out, as often as it is iterated over."""
+    """A dataset whose samples are decoded each time it is iterated over."""
 
     def __init__(self, decoder: Decoder, source: Iterable[Sample]) -> None:
         self.decoder, self.source = decoder, source
@@ -178,16 +178,16 @@ class _Decoded:
         return map(self.decoder.decode, self.source)
 
 
-def _names(only: str | Iterable[str] | None) -> set[str] | None:
+def _field_names(only: str | Iterable[str] | None) -> set[str] | None:
     if only is None:
         return None
     return set(only.split() if isinstance(only, str) else only)
 
 
 def _compile(handlers: Sequence[Handler], key: str) -> Step:
-    """One function out of the handlers, for one field name."""
+    """One function that runs all handlers, for one field name."""
     if not handlers:
-        return _leave
+        return _keep_bytes
     first, rest = handlers[0], handlers[1:]
     if hasattr(first, "unwrap"):
         return _compile_filter(first.unwrap(key), rest, key)
@@ -197,7 +197,7 @@ def _compile(handlers: Sequence[Handler], key: str) -> Step:
     return _compile(rest, key) if decode is None else _compile_known(first, decode, rest, key)
 
 
-def _leave(data: Any, sample: Sample | None) -> Any:
+def _keep_bytes(data: Any, sample: Sample | None) -> Any:
     return data
 
 

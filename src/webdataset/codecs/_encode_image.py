@@ -14,12 +14,12 @@ from webdataset.optional import require
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_NEARLY = 1e-3  # how far floats may be outside of 0 … 1, as interpolation leaves them
+_TOLERANCE = 1e-3  # how far floats may be outside of 0 … 1, as after interpolation
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFormat:
-    """How a family of extensions is written: Pillow's name, the modes that survive, and the default options."""
+    """How a family of extensions is written: Pillow's name, the modes without loss, and the default options."""
 
     name: str
     modes: tuple[str, ...]
@@ -30,7 +30,7 @@ _COLOURS = ("L", "RGB", "RGBA")
 _FORMATS = {
     "jpg jpeg jpe jfif img image": ImageFormat("JPEG", ("L", "RGB", "CMYK"), {"quality": 100}),
     "png": ImageFormat("PNG", (*_COLOURS, "LA", "1", "P", "I;16")),
-    # As with JPEG: quality is lost only by choice.
+    # As with JPEG: the best quality by default.
     "webp": ImageFormat("WEBP", _COLOURS, {"quality": 100}),
     "avif": ImageFormat("AVIF", _COLOURS, {"quality": 100, "subsampling": "4:4:4"}),
     "bmp dib": ImageFormat("BMP", (*_COLOURS, "1", "P")),
@@ -60,7 +60,7 @@ def imageencoder(image: Any, format: str = "PNG", **options: Any) -> bytes:  # n
     """
     target = _find_format(format)
     picture = image if _is_picture(image) else _picture(np_image(image), target.name)
-    picture = _fit(picture, target, format)
+    picture = _to_supported_mode(picture, target, format)
     stream = io.BytesIO()
     try:
         picture.save(stream, format=target.name, **(target.options | options))
@@ -118,7 +118,7 @@ def _eight_bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             f"unsupported dtype of pixels: {array.dtype}", hint="use uint8, uint16, bool, or floats in 0…1"
         )
     low, high = array.min(), array.max()
-    if not (low >= -_NEARLY and high <= 1 + _NEARLY):  # NaN fails every comparison
+    if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):  # NaN fails every comparison
         raise EncodingError(f"float pixels must be between 0 and 1, got {low} to {high}")
     rounded: np.ndarray[Any, Any] = np.rint(np.clip(array, 0, 1).astype(np.float32) * 255)
     return rounded.astype(np.uint8)
@@ -133,8 +133,8 @@ def _picture(array: np.ndarray[Any, Any], target: str) -> Image:
     return images.fromarray(np.ascontiguousarray(array))
 
 
-def _fit(picture: Image, target: ImageFormat, name: str) -> Image:
-    """The image in a mode that the format supports, converted only where nothing is lost."""
+def _to_supported_mode(picture: Image, target: ImageFormat, name: str) -> Image:
+    """The image in a mode that the format supports, converted only without loss."""
     if picture.mode in target.modes:
         return picture
     wider = {"1": ("L", "RGB"), "L": ("RGB",), "LA": ("RGBA",), "P": ("RGBA", "RGB"), "I": ("I;16",)}

@@ -32,12 +32,12 @@ def encode_field(
     Traceback (most recent call last):
     webdataset.errors.EncodingError: expected an integer, got None (NoneType) – field cls – ...
 
-    Bytes pass as they are and text becomes UTF-8, whatever the name; a suffix `.gz` or `.zst` packs the result.
+    Bytes stay as they are and text becomes UTF-8, for any name; a suffix `.gz` or `.zst` packs the result.
 
     Args:
-        field: the name; its longest end that is in the table decides, `imu.z` before `z`.
+        field: the name; the longest ending of it that is in the table decides, `imu.z` before `z`.
         value: what to encode.
-        handlers: another table than `default_handlers`.
+        handlers: a table to use instead of `default_handlers`.
         options: for the codec, such as `quality=90`; `level` goes to the packing of `.gz` and `.zst`.
     """
     encoded = encode_based_on_extension1(value, field, default_handlers if handlers is None else handlers, **options)
@@ -81,7 +81,7 @@ def _encode(data: Any, name: str, handlers: Mapping[str, Callable[..., Any]], op
         return data
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    if extension in _MEDIA and _names_file(data):
+    if extension in _MEDIA and _is_file_name(data):
         raise EncodingError(
             f"expected the content of the file, got the path {str(data)!r:.200}", hint="Path(…).read_bytes() reads it"
         )
@@ -98,15 +98,15 @@ def _encode(data: Any, name: str, handlers: Mapping[str, Callable[..., Any]], op
     return handler(data, **options)
 
 
-def _names_file(data: Any) -> bool:
-    """Whether this is the name of an image, a sound or a video: `a.jpeg` is no content of a field `jpg` either."""
+def _is_file_name(data: Any) -> bool:
+    """Whether a value is the name of a media file and not its content; `a.jpeg` in a field `jpg` is one, too."""
     if isinstance(data, str):
         return data.lower().endswith(_MEDIA_FILES) and "\n" not in data
     return isinstance(data, PurePath)
 
 
 def _find(handlers: Mapping[str, Callable[..., Any]], name: str) -> Callable[..., Any] | None:
-    """The encoder of the whole name, or else of its end: for `left.imu.z` those of `imu.z` and `z`."""
+    """The encoder for the longest ending of a name that has one: for `left.imu.z` those of `imu.z` and `z`."""
     name = name.lower()
     while name:
         handler = handlers.get(name)

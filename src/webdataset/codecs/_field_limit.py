@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 from webdataset import config
 from webdataset.decompress import is_bomb, too_large
+from webdataset.errors import FormatError
+
+_READ_IN_PIECES = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 
 
 def field_limit(limit: int | None = None) -> int:
@@ -33,7 +36,7 @@ def check_size(size: int, limit: int | None = None) -> None:
 
 
 def check_empty(shape: Sequence[int], itemsize: int) -> None:
-    """Raise an error for an array without items whose other sides are too large: a loop over its rows has no end.
+    """Raise an error for an array without items whose other dimensions are too large: a loop over its rows never ends.
 
     >>> check_empty((3, 0), 8)
     >>> check_empty((10**18, 0), 8)
@@ -45,7 +48,7 @@ def check_empty(shape: Sequence[int], itemsize: int) -> None:
 
 
 def check_zip(archive: zipfile.ZipFile) -> None:
-    """Raise an error if the files of a zip archive are larger than allowed, all together.
+    """Raise an error if the files of a zip archive are together larger than allowed.
 
     >>> import io
     >>> stream = io.BytesIO()
@@ -57,7 +60,7 @@ def check_zip(archive: zipfile.ZipFile) -> None:
 
 
 def check_unpacked(packed: int, unpacked: int, what: str) -> None:
-    """Raise an error if data became larger than allowed, out of few bytes.
+    """Raise an error if few bytes were decompressed to more than is allowed.
 
     >>> check_unpacked(100, 2**31, "a column")
     Traceback (most recent call last):
@@ -71,7 +74,7 @@ def check_row_group(group: Any) -> None:
     """Raise an error if a row group of a Parquet file has rows or compressed columns that are larger than allowed.
 
     Args:
-        group: what the file's metadata says of it.
+        group: the metadata of the row group.
     """
     for column in map(group.column, range(group.num_columns)):
         what = f"the column {column.path_in_schema!r}"
@@ -80,7 +83,7 @@ def check_row_group(group: Any) -> None:
 
 
 def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """One file of a zip archive, no larger than allowed and than it claims; `archive.read` first unpacks all there is.
+    """Read one file of a zip archive, at most as much as is allowed and as it claims; `archive.read` has no limit.
 
     >>> import io
     >>> with zipfile.ZipFile(io.BytesIO(), "w") as archive:
@@ -89,5 +92,16 @@ def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     b'abc'
     """
     check_size(info.file_size)
-    with archive.open(info) as stream:
+    with open_member(archive, info) as stream:
         return stream.read(info.file_size)
+
+
+def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+    """The stream of one file of a zip archive, which decompresses no more than is read from it.
+
+    Of bzip2, LZMA and Zstandard `zipfile` decompresses 4 kB at a time, whatever comes out: 4 GB of zeros.
+    """
+    if info.compress_type not in _READ_IN_PIECES:
+        what = f"{info.filename!r:.80} in the zip archive has the compression method {info.compress_type}"
+        raise FormatError(f"{what}, expected none or deflate", hint="write the archive again with ZIP_DEFLATED")
+    return archive.open(info)

@@ -1,4 +1,4 @@
-"""Image specs ("rgb8", "torchrgb", "pil", …) and the handler that decodes a field accordingly."""
+"""Image specs ("rgb8", "torchrgb", "pil", …) and the handler that decodes fields to them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from webdataset.arguments import in_order
 from webdataset.errors import SpecError
 from webdataset.optional import require
 
@@ -69,10 +70,10 @@ class ImageHandler:
 
     Args:
         imagespec: a key of `imagespecs`, in any case.
-        extensions: how the field names end that this handler takes: "png", or "seg.png".
-        background: a colour ("white", (255, 255, 255)) that transparent images are put on; by default the alpha
-            channel is dropped where the spec has none, as Pillow does.
-        orient: turn the image as its EXIF tag says; by default pixels stay as they are stored.
+        extensions: the endings of the names of fields that this handler decodes: "png", or "seg.png".
+        background: a colour ("white", (255, 255, 255)) behind transparent images; by default the alpha channel is
+            dropped where the spec has none, as Pillow does.
+        orient: apply the EXIF orientation of the image; by default pixels stay as they are stored.
     """
 
     imagespec: str
@@ -84,7 +85,7 @@ class ImageHandler:
         find_imagespec(self.imagespec)
         if isinstance(self.extensions, str):
             object.__setattr__(self, "extensions", self.extensions.split())
-        object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in self.extensions))
+        object.__setattr__(self, "extensions", tuple(each.lower().lstrip(".") for each in in_order(self.extensions)))
 
     def __call__(self, key: str, data: bytes) -> Any:
         """The image, or None if the field is not an image's."""

@@ -9,7 +9,7 @@ from typing import Any
 from webdataset.errors import EncodingError
 from webdataset.optional import find_package
 
-# orjson turns integers beyond 64 bits into floats without a word. Such a number has at least 19 digits in a row;
+# orjson silently turns integers beyond 64 bits into floats. Such a number has at least 19 digits in a row;
 # translating and searching takes 1 µs per kB, a regular expression 8 µs (json.loads itself: 6 µs, orjson: 1 µs).
 _DIGITS = bytes(ord("0") if chr(code).isdigit() and code < 128 else ord(" ") for code in range(256))
 _LONG_NUMBER = b"0" * 19
@@ -17,7 +17,7 @@ _JOINED = 1 << 20  # bytes of a column that are searched together
 
 
 def decode_json(data: bytes) -> Any:
-    """What `json.loads` would give, faster when orjson is installed.
+    """The value that `json.loads` returns, faster when orjson is installed.
 
     >>> decode_json(b'{"label": 3, "big": 123456789012345678901234567890, "loss": NaN}')
     {'label': 3, 'big': 123456789012345678901234567890, 'loss': nan}
@@ -35,7 +35,7 @@ def decode_json(data: bytes) -> Any:
 
 
 def decode_json_column(column: Sequence[bytes]) -> list[Any]:
-    """What `decode_json` gives for each, with one search for long numbers.
+    """The values that `decode_json` returns for a column, with one search for long numbers.
 
     >>> decode_json_column([b"1", b"[NaN]"])
     [1, [nan]]
@@ -55,7 +55,7 @@ def decode_json_column(column: Sequence[bytes]) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What NumPy's and torch's scalars and arrays are in JSON."""
+    """The JSON values for NumPy's and torch's scalars and arrays."""
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,8 +1,8 @@
-"""Audio, video and image files that say how long they are: an error where a part of them is missing.
+"""Check that audio, video and image files are as long as they state.
 
-The libraries that decode them return what is left: a WAV or a video that was cut in half is half as long. A file of
-unknown length (written to a pipe, or a format without a length: ADTS, MPEG streams, H.264, MP3 without a Xing header)
-is taken as it is.
+The libraries that decode them return what is left of a truncated file: a WAV or a video that was cut in half is half as
+long. Files of unknown length pass (written to a pipe, or a format without a length: ADTS, MPEG streams, H.264, MP3
+without a Xing header).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Literal
 
 from webdataset.errors import FormatError
 
-_TO_A_PIPE = 0x7FFFF000  # sizes from here on are written by programs that cannot know: sox this one, FFmpeg 0xffffffff
+_TO_A_PIPE = 0x7FFFF000  # larger sizes mean that the size was unknown: sox writes this one, FFmpeg 0xffffffff
 _LAST_PAGE = 4
 _JPEG2000_END = b"\xff\xd9"
 _XING = re.compile(rb"(?:Xing|Info)...(.)", re.DOTALL)  # and the flags of what follows
 
 
 def check_length(data: bytes) -> None:
-    r"""Raise an error if a file is shorter than it says.
+    r"""Raise an error if a file is shorter than it states.
 
     >>> check_length(b"RIFF\x28\0\0\0WAVEdata\x04\0\0\0abc")
     Traceback (most recent call last):
@@ -47,71 +47,71 @@ def counts_frames(data: bytes) -> bool:
 
 
 def _riff_end(data: bytes) -> int:
-    """Of WAV and AVI: the end of the last chunk of samples. What follows it may be missing."""
+    """The end of the last chunk of samples in a WAV or AVI file; chunks after it may be missing."""
     order: Literal["little", "big"] = "big" if data[:4] == b"RIFX" else "little"
-    at, end = 12, len(data) + 1
-    while at + 12 <= len(data) or data[at : at + 4] == b"data":
-        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], order)
+    offset, end = 12, len(data) + 1
+    while offset + 12 <= len(data) or data[offset : offset + 4] == b"data":
+        name, size = data[offset : offset + 4], int.from_bytes(data[offset + 4 : offset + 8], order)
         if name == b"RIFF":  # a large AVI is several
-            at += 12
+            offset += 12
             continue
-        at += 8 + size
+        offset += 8 + size
         if name == b"data":
-            return 0 if size >= _TO_A_PIPE else at
-        if data[at - size : at - size + 4] == b"movi":
-            end = 0 if size >= _TO_A_PIPE else at
-        at += size % 2
+            return 0 if size >= _TO_A_PIPE else offset
+        if data[offset - size : offset - size + 4] == b"movi":
+            end = 0 if size >= _TO_A_PIPE else offset
+        offset += size % 2
     return end
 
 
 def _boxes_end(data: bytes) -> int:
-    """Of MP4 and its relatives: the end of the last box that must be complete."""
-    at = end = 0
-    while at < len(data):
-        size, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+    """The end of the last box that must be complete, in MP4 and related formats."""
+    offset = end = 0
+    while offset < len(data):
+        size, name = int.from_bytes(data[offset : offset + 4], "big"), data[offset + 4 : offset + 8]
         if len(name) < 4:
-            return at + 8
+            return offset + 8
         if size == 1:
-            size = max(16, int.from_bytes(data[at + 8 : at + 16], "big"))
+            size = max(16, int.from_bytes(data[offset + 8 : offset + 16], "big"))
         if size < 8:  # 0: to the end of the file
             break
-        at += size
+        offset += size
         if name in {b"moov", b"moof", b"mdat"}:
-            end = at
+            end = offset
     return end
 
 
 def _ebml_end(data: bytes) -> int:
-    """Of Matroska and WebM: the end of the last element; those of unknown size consist of further elements."""
-    at = 0
-    while at < len(data) and data[at]:
-        at += 9 - data[at].bit_length()
-        width = 9 - data[at].bit_length() if at < len(data) else 1
+    """The end of the last element in Matroska and WebM; an element of unknown size consists of further elements."""
+    offset = 0
+    while offset < len(data) and data[offset]:
+        offset += 9 - data[offset].bit_length()
+        width = 9 - data[offset].bit_length() if offset < len(data) else 1
         unknown = (1 << 7 * width) - 1
-        size = int.from_bytes(data[at : at + width], "big") & unknown
-        at += width + (0 if size == unknown else size)
-    return at
+        size = int.from_bytes(data[offset : offset + width], "big") & unknown
+        offset += width + (0 if size == unknown else size)
+    return offset
 
 
 def _asf_end(data: bytes) -> int:
-    """Of WMA and WMV: the end of the second object, which has the data; the index that follows may be missing."""
-    at = 0
+    """The end of the second object in WMA and WMV, which has the data; the index after it may be missing."""
+    offset = 0
     for _ in range(2):
-        at += max(24, int.from_bytes(data[at + 16 : at + 24], "little"))
-    return at
+        offset += max(24, int.from_bytes(data[offset + 16 : offset + 24], "little"))
+    return offset
 
 
 def _ogg_end(data: bytes) -> int:
-    """Of Ogg: the end of the last page; each stream has a page that is marked as its last."""
-    at = 0
+    """The end of the last page in Ogg; each stream has a page that is marked as its last."""
+    offset = 0
     unfinished: set[bytes] = set()
-    while data[at : at + 4] == b"OggS":
-        header = data[at : at + 27]
+    while data[offset : offset + 4] == b"OggS":
+        header = data[offset : offset + 27]
         if len(header) < 27:
-            return at + 27
-        at += 27 + header[26] + sum(data[at + 27 : at + 27 + header[26]])
+            return offset + 27
+        offset += 27 + header[26] + sum(data[offset + 27 : offset + 27 + header[26]])
         (unfinished.discard if header[5] & _LAST_PAGE else unfinished.add)(header[14:18])
-    return max(at, len(data) + 1) if unfinished else at
+    return max(offset, len(data) + 1) if unfinished else offset
 
 
 def _jpeg2000_end(data: bytes) -> int:
@@ -123,7 +123,7 @@ def _sox_end(data: bytes) -> int:
     return 4 + int.from_bytes(data[4:8], "little") + 4 * int.from_bytes(data[8:16], "little")
 
 
-# Where in a file which bytes tell the format, and the function that tells where its data ends.
+# (offset, the bytes there that identify a format, the function that returns the offset of the end of its data)
 _FORMATS: tuple[tuple[int, bytes, Callable[[bytes], int]], ...] = (
     (8, b"WAVE", _riff_end),
     (8, b"AVI ", _riff_end),

@@ -1,4 +1,4 @@
-"""MessagePack and CBOR."""
+"""MessagePack, and values → CBOR."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import Any
 
 from webdataset.errors import EncodingError
 from webdataset.optional import require
-
-from ._cbor_limits import load_cbor
 
 
 def msgpack_loads(data: bytes) -> Any:
@@ -29,15 +27,6 @@ def mp_dumps(x: Any) -> bytes:
         return bytes(require("msgpack", extra="formats", why="to encode 'msgpack'").packb(x))
     except (TypeError, ValueError, OverflowError) as error:
         raise EncodingError(f"has no MessagePack form: {error}") from error
-
-
-def cbor_loads(data: bytes) -> Any:
-    """The value in a CBOR field.
-
-    >>> cbor_loads(cbor_dumps({"a": [1, b"raw"]}))
-    {'a': [1, b'raw']}
-    """
-    return load_cbor(data)
 
 
 def cbor_dumps(x: Any) -> bytes:

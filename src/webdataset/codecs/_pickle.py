@@ -1,8 +1,8 @@
 """Pickled fields: the one place that unpickles what came out of a shard.
 
 A pickle is a program. Here it may only build plain containers and scalars, dates, NumPy arrays and torch tensors, up
-to a limit (`WDS_DECOMPRESS_LIMIT`); every other name that it refers to is refused. If you trust a dataset, say so: for
-one pipeline with `decode(wds.unsafe_pickle)`, for some classes with
+to a limit (`WDS_DECOMPRESS_LIMIT`); every other name that it refers to is refused. For a dataset that you trust, change
+this for one pipeline with `decode(wds.unsafe_pickle)`, for some classes with
 `decode(wds.handle_extension("pkl", wds.PickleLoader(MyClass)))`, for a process with
 `config.safety.unsafe_pickle = True` or `WDS_UNSAFE_PICKLE=1`. Secure mode refuses all of it.
 """
@@ -53,7 +53,7 @@ class PickleLoader:
     [Fraction(1, 3)]
 
     Use it as `decode(wds.handle_extension("pkl", wds.PickleLoader(MyClass)))`. A class that you name runs its own
-    code when it is rebuilt; name only those whose constructor does no harm whatever it is given.
+    code when it is rebuilt; name only those whose constructor is harmless for any arguments.
     """
 
     allow: tuple[type | Callable[..., Any], ...]

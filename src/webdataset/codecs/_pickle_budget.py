@@ -1,7 +1,7 @@
 """How much one pickle may build: counted in bytes, and refused when it exceeds the limit.
 
-An honest pickle builds about as much as it contains. A hostile one refers to one object thousands of times, copies it,
-or uses it as a key whose hash takes for ever. Everything that costs more than the bytes that ask for it is charged.
+A harmless pickle builds about as much as it contains. A hostile one refers to one object thousands of times, copies it,
+or uses it as a key whose hash takes very long. Everything that can cost more than its bytes in the pickle is counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_NESTED = 100
 
 
 class Budget:
-    """What a pickle of this size may still spend.
+    """The number of bytes that a pickle may still build.
 
     >>> budget = Budget(size=100, limit=1000)
     >>> budget.spend(900)
@@ -68,7 +68,7 @@ class Budget:
         for key in keys:
             if type(key) in _SEEDED or (type(key) is int and -_SMALL < key < _SMALL):
                 continue
-            self.spend(_weigh(key))
+            self.spend(_hashed_bytes(key))
             same = self._hashes.get(id(container))
             if same is None:
                 self.spend(_NOTE)
@@ -79,7 +79,7 @@ class Budget:
                 raise UnsafeContent(f"the pickle has more than {_SAME_HASH} keys with the same hash in one container")
 
     def nest(self, outer: Any, items: Iterable[Any]) -> None:
-        """Refuse items that would nest containers so deep that freeing them overflows the C stack."""
+        """Refuse items that would nest containers so deeply that freeing them overflows the C stack."""
         inner = [self._nesting(each) for each in items if _is_freed_recursively(each)]
         if not inner:
             return
@@ -108,12 +108,12 @@ class _Nesting:
 
 
 def _is_freed_recursively(value: Any) -> bool:
-    """Whether Python or NumPy free the items of this container recursively; those of all others they do not."""
+    """Whether Python or NumPy free the items of a container recursively; they do so for these types only."""
     return type(value) in {defaultdict, deque} or (type(value) is np.ndarray and value.dtype.hasobject)
 
 
-def _weigh(key: Any) -> int:
-    """The bytes that hashing a key looks at; nested tuples count as often as they occur."""
+def _hashed_bytes(key: Any) -> int:
+    """The number of bytes that hashing a key reads; nested tuples count as often as they occur."""
     total, level = 0, [key]
     for _ in range(_KEY_DEPTH):
         inner: list[Any] = []

@@ -1,4 +1,4 @@
-"""Pickled dates and times: made by the public constructors, which check, and not from their internal bytes."""
+"""Pickled dates and times: made by the public constructors, which check their arguments, not from internal bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _make_timezone(budget: Budget, *args: Any) -> dt.timezone:
 
 
 def _state(args: tuple[Any, ...], size: int) -> bytes:
-    """The bytes in which Python keeps a date; Python 2 wrote them as text."""
+    """The bytes in which Python stores a date; Python 2 wrote them as text."""
     match args:
         case (bytes(state), *_) if len(state) == size and len(args) <= 2:
             return state

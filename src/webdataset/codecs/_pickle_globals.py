@@ -1,4 +1,4 @@
-"""The names that a pickled field may refer to, and what happens when it calls them.
+"""The names that a pickled field may refer to, and the functions that are called for them.
 
 A name means a type, or a `Function` that consists of its name alone. A call never reaches the type or function
 itself: it reaches a maker from the table below, which accepts the arguments that real pickles pass and no others, and
@@ -46,7 +46,7 @@ def global_name(value: Any) -> str:
 
 
 def _make_bytes(budget: Budget, *args: Any) -> bytes:
-    """What old protocols write for bytes: the characters of a latin-1 text, or nothing."""
+    """Bytes as old protocols write them: the characters of a latin-1 text, or nothing."""
     match args:
         case ():
             return b""
@@ -104,7 +104,7 @@ def _make_mapping(kind: Any) -> Callable[..., Any]:
 
 
 def _make_counter(budget: Budget, *args: Any) -> Any:
-    if args and type(args[0]) is not dict:  # it would count, and so hash, whatever it is given
+    if args and type(args[0]) is not dict:  # it would count, and so hash, any items
         raise UnsafeContent("the pickle makes a Counter of something other than a dict")
     return _make_mapping(collections.Counter)(budget, *args)
 
@@ -147,7 +147,7 @@ def _make_decimal(budget: Budget, *args: Any) -> decimal.Decimal:
 
 
 def _make_drawn(budget: Budget, *args: Any) -> Drawn:
-    """Where a sample was drawn from: a recorded run contains it."""
+    """The shard that a sample was drawn from, as part of a recorded run."""
     match args:
         case (str(text), int(draw)):
             return Drawn(text, draw)
@@ -155,7 +155,7 @@ def _make_drawn(budget: Budget, *args: Any) -> Drawn:
 
 
 def _make_address(budget: Budget, *args: Any) -> Address:
-    """An address that was recorded with a sample: read from data, whatever the pickle says about it."""
+    """An address that was recorded with a sample: marked as read from data, whatever the pickle states."""
     match args:
         case (str(text), str(), str(), *_):
             return Address(text, Birth.CONTENT)
@@ -197,7 +197,7 @@ _ALLOWED: dict[str, Any] = {
 
 
 class Names:
-    """What one pickle may refer to, call and build.
+    """The names that one pickle may refer to, call and build.
 
     >>> Names().find("os", "system")
     Traceback (most recent call last):
@@ -213,8 +213,8 @@ class Names:
         self._trusted: dict[str, Any] = {global_name(each): each for each in trusted}
 
     def find(self, module: str, name: str) -> Any:
-        """What a name means."""
-        # What protocols 0 to 2 call the same things.
+        """The type or function of a name."""
+        # Protocols 0 to 2 use the names of Python 2.
         module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
         whole = f"{module}.{name}"
         for found in (self._trusted.get(whole), _ALLOWED.get(whole), find_torch_type(whole)):
@@ -228,7 +228,7 @@ class Names:
         return any(value is each for each in self._trusted.values())
 
     def call(self, function: Any, args: Any, budget: Budget) -> Any:
-        """What the function returns."""
+        """Call the maker for a type or function, or the function itself if the user allows it."""
         if type(args) is not tuple:
             raise FormatError("the pickle calls a function without a tuple of arguments")
         if self.is_trusted(function):
@@ -237,7 +237,7 @@ class Names:
             return self._reconstruct(*args)
         make = _MAKERS.get(function) if isinstance(function, type | Function) else None
         if make is None:
-            # Not its repr: that of nested tuples may be endless.
+            # Not its repr: that of nested tuples may be extremely long.
             name = global_name(function) if isinstance(function, type) else type(function).__name__
             raise UnsafeContent(f"the pickle calls {name}, which harmless pickles do not call")
         return make(budget, *args)
@@ -267,7 +267,7 @@ class Names:
             setattr(target, name, value)
 
     def _reconstruct(self, kind: Any, base: Any, state: Any) -> Any:
-        """What protocols 0 and 1 call to make an instance of a class of the user."""
+        """Make an instance of a class of the user, as protocols 0 and 1 do."""
         if not self.is_trusted(kind) or not any(base is each for each in _BASES):
             raise UnsafeContent("the pickle makes an instance in an unusual way")
         return copyreg._reconstructor(kind, base, state)  # type: ignore[attr-defined]  # typeshed lacks it

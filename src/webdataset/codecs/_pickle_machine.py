@@ -1,8 +1,8 @@
 """The interpreter of pickles: every opcode of protocols 0 to 5 that harmless values need, and no other.
 
-Python's own unpickler cannot be used for data of strangers, even with a list of allowed names: it lets a pickle set
-the state of NumPy's types, fill the memo up to any index, and hash what takes for ever to hash. Here each opcode is one
-entry of a table. Calls go through a table of makers (`_pickle_globals`), which check their arguments, and what is built
+Python's own unpickler cannot be used for untrusted data, even with a list of allowed names: it lets a pickle set the
+state of NumPy's types, fill the memo up to any index, and hash values whose hash takes very long. Here each opcode is
+one entry of a table. A table of makers (`_pickle_globals`) replaces calls and checks their arguments, and what is built
 is counted (`_pickle_budget`).
 """
 
@@ -31,12 +31,12 @@ _DICTS = (dict, OrderedDict, defaultdict)
 
 
 class Unbuilt:
-    """A value whose parts are still to come: NumPy's arrays and dtypes are made when their state is known."""
+    """A value whose state follows in the pickle: NumPy's arrays and dtypes are made when their state is known."""
 
     __slots__ = ("slots",)
 
     def __init__(self) -> None:
-        self.slots: list[int] = []  # where the memo refers to it
+        self.slots: list[int] = []  # the numbers of its entries in the memo
 
     def build(self, state: Any, budget: Budget) -> Any:
         """The value."""
@@ -54,8 +54,8 @@ class Machine(Scalars):
 
     Args:
         data: the pickle.
-        names: what it may refer to, call and build.
-        budget: what it may spend.
+        names: the names that it may refer to, call and build.
+        budget: how much it may build.
         encoding: of text that Python 2 wrote.
     """
 
@@ -69,18 +69,18 @@ class Machine(Scalars):
     @property
     def end(self) -> int:
         """Where the pickle ends, after it has been run."""
-        return self._at + 1
+        return self._position + 1
 
     def run(self) -> Any:
         """The value."""
         data, steps, stop = self._data, _STEPS, pickle.STOP[0]
         try:
-            while (code := data[self._at]) != stop:
-                self._at += 1
+            while (code := data[self._position]) != stop:
+                self._position += 1
                 steps[code](self)
             value = self._stack.pop()
         except (IndexError, struct.error) as error:
-            raise FormatError(f"the pickle is truncated or malformed at byte {self._at}") from error
+            raise FormatError(f"the pickle is truncated or malformed at byte {self._position}") from error
         if self._unbuilt:
             raise UnsafeContent("the pickle uses an array or dtype that it does not finish")
         return value
@@ -94,11 +94,11 @@ class Machine(Scalars):
     # Opcodes: structure.
 
     def _unknown(self) -> None:
-        code = self._data[self._at - 1]
-        raise UnsafeContent(f"the pickle uses opcode {code:#04x} at byte {self._at - 1}, which is not supported")
+        code = self._data[self._position - 1]
+        raise UnsafeContent(f"the pickle uses opcode {code:#04x} at byte {self._position - 1}, which is not supported")
 
     def _persistent(self) -> None:
-        """Something outside of the pickle, which only torch's own files have."""
+        """A reference to an object outside of the pickle, which occurs only in torch's own files."""
         self._unknown()
 
     def _proto(self) -> None:
@@ -107,7 +107,7 @@ class Machine(Scalars):
             raise FormatError(f"expected a pickle of protocol 0 to {pickle.HIGHEST_PROTOCOL}, got {version}")
 
     def _frame(self) -> None:
-        self._at += U8.size  # frames help those who read from a file
+        self._position += U8.size  # the size of a frame is needed only for reading from a file
 
     def _mark(self) -> None:
         self._budget.spend(_CONTAINER)
@@ -145,7 +145,7 @@ class Machine(Scalars):
         items = tuple(self._marked())
         self._stack.append(items)
 
-    def _fold(self, count: int) -> None:
+    def _push_tuple(self, count: int) -> None:
         self._budget.spend(_CONTAINER)
         if len(self._stack) < count:
             raise IndexError
@@ -290,9 +290,9 @@ class Machine(Scalars):
         # Containers.
         pickle.EMPTY_TUPLE: lambda self: self._stack.append(()),
         pickle.TUPLE: _tuple,
-        pickle.TUPLE1: lambda self: self._fold(1),
-        pickle.TUPLE2: lambda self: self._fold(2),
-        pickle.TUPLE3: lambda self: self._fold(3),
+        pickle.TUPLE1: lambda self: self._push_tuple(1),
+        pickle.TUPLE2: lambda self: self._push_tuple(2),
+        pickle.TUPLE3: lambda self: self._push_tuple(3),
         pickle.EMPTY_LIST: lambda self: self._begin([], _CONTAINER),
         pickle.LIST: _list,
         pickle.APPEND: _append,

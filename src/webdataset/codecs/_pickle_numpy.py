@@ -155,7 +155,7 @@ def _structured_dtype(names: Any, fields: Any, itemsize: Any, flags: Any, budget
                 continue
         raise _unusual("dtype")
     formats, offsets = [part[0] for part in parts], [part[1] for part in parts]
-    # Fields that contain fields count as often as they occur: NumPy visits them all whenever it looks at the dtype.
+    # Fields that contain fields count as often as they occur: NumPy visits them all each time it uses the dtype.
     budget.spend(_FIELD * _count_fields(formats))
     layout: Any = {"names": list(names), "formats": formats, "offsets": offsets, "itemsize": itemsize}
     dtype: Dtype = np.dtype(layout, align=bool(flags & _ALIGNED))

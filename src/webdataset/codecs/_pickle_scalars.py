@@ -1,6 +1,6 @@
-"""The part of the interpreter of pickles that reads: bytes → numbers, texts and bytes on the stack.
+"""The reading part of the interpreter of pickles: bytes → numbers, texts and bytes on the stack.
 
-Runs of numbers, of which long lists consist, are left to Python's own unpickler: they cannot do harm.
+Python's own unpickler reads runs of numbers, of which long lists consist: numbers are harmless.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ class Scalars:
     def __init__(self, data: bytes, encoding: str = "ASCII") -> None:
         self._data = data
         self._encoding = encoding
-        self._at = 0
+        self._position = 0
         self._stack: list[Any] = []
 
     def _take(self, size: int) -> bytes:
-        start, stop = self._at, self._at + size
+        start, stop = self._position, self._position + size
         if size < 0 or stop > len(self._data):
             raise FormatError(f"the pickle is truncated: {size:,} bytes expected at byte {start}")
-        self._at = stop
+        self._position = stop
         return self._data[start:stop]
 
     def _number(self, kind: struct.Struct) -> Any:
-        (value,) = kind.unpack_from(self._data, self._at)
-        self._at += kind.size
+        (value,) = kind.unpack_from(self._data, self._position)
+        self._position += kind.size
         return value
 
     def _sized(self, kind: struct.Struct) -> bytes:
-        """As many bytes as the number before them says."""
+        """Bytes whose number is stored before them."""
         return self._take(self._number(kind))
 
     def _line(self) -> bytes:
-        stop = self._data.find(b"\n", self._at)
+        stop = self._data.find(b"\n", self._position)
         if stop < 0:
             raise FormatError("the pickle is truncated in a line of text")
-        line = self._data[self._at : stop]
-        self._at = stop + 1
+        line = self._data[self._position : stop]
+        self._position = stop + 1
         return line
 
     def _int(self) -> None:
@@ -63,11 +63,11 @@ class Scalars:
 
     def _numbers(self) -> None:
         """This number and those that follow: 0.05 µs each for a thousand of them, 0.4 µs one by one."""
-        found = _NUMBERS.match(self._data, self._at - 1)
+        found = _NUMBERS.match(self._data, self._position - 1)
         if found is None:
             raise FormatError("the pickle is truncated in a number")
         self._stack += pickle.loads(b"(%sl." % found[0])  # noqa: S301 - nothing but numbers
-        self._at = found.end()
+        self._position = found.end()
 
     def _string(self) -> None:
         line = self._line()
@@ -76,6 +76,6 @@ class Scalars:
         self._stack.append(codecs.escape_decode(line[1:-1])[0].decode(self._encoding))
 
     def _short_binunicode(self) -> None:
-        start = self._at + 1
-        stop = self._at = start + self._data[start - 1]
+        start = self._position + 1
+        stop = self._position = start + self._data[start - 1]
         self._stack.append(self._data[start:stop].decode("utf-8", "surrogatepass"))

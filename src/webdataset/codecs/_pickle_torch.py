@@ -1,4 +1,4 @@
-"""Pickled torch tensors: the parts are checked, because torch allocates whatever a size asks for."""
+"""Pickled torch tensors: the parts are checked, because torch allocates memory for any size."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _make_tensor(budget: Budget, *args: Any) -> Any:
 
 
 def _make_typed_tensor(budget: Budget, *args: Any) -> Any:
-    """A tensor of a type that its storage need not have."""
+    """A tensor whose type may differ from that of its storage."""
     import torch
     from torch._utils import _rebuild_tensor_v3
 
@@ -50,7 +50,7 @@ def _make_typed_tensor(budget: Budget, *args: Any) -> Any:
         and len(size) == len(stride)
     ):
         raise unusual()
-    # Torch would enlarge a storage that is too small, by memory that holds anything.
+    # Torch would enlarge a storage that is too small, by uninitialized memory.
     last = offset + sum((each - 1) * step for each, step in zip(size, stride, strict=True))
     stored = storage._untyped_storage.nbytes()
     if 0 not in size and (last + 1) * dtype.itemsize > stored:
@@ -61,7 +61,7 @@ def _make_typed_tensor(budget: Budget, *args: Any) -> Any:
 
 
 def _is_metadata(value: Any, dtype: Any) -> bool:
-    """Whether torch notes this of a tensor: that it is the conjugate or the negative of what is stored."""
+    """Whether this is torch's metadata of a tensor: that it is the conjugate or the negative of what is stored."""
     allowed = {"conj", "neg"} if dtype.is_complex else {"neg"}
     return value is None or (type(value) is dict and value.keys() <= allowed)
 
@@ -119,7 +119,7 @@ def _make_sparse_tensor(budget: Budget, *args: Any) -> Any:
             raise unusual()
     if not (all(isinstance(each, torch.Tensor) for each in parts) and _are_counts(size)):
         raise unusual()
-    # To check the indices takes time and memory.
+    # Checking the indices takes time and memory.
     budget.spend(STORAGE_BYTES + sum(each.numel() * each.itemsize for each in parts))
     return make(*parts, size, check_invariants=True, **options)
 

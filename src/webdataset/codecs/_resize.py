@@ -35,14 +35,14 @@ def resize(pixels: Pixels, size: tuple[int, int], *, antialias: bool = True, mir
     elif not antialias and (cv2 := find_package("cv2")) is not None:
         resized = cv2.resize(pixels, size[::-1], interpolation=cv2.INTER_LINEAR)
     elif (torch := find_package("torch")) is not None:
-        return _torch_resize(torch, _side_by_side(pixels, mirrored=mirrored), size, antialias=antialias)
+        return _torch_resize(torch, _contiguous(pixels, mirrored=mirrored), size, antialias=antialias)
     else:
         resized = _pillow_resize(pixels, size, antialias=antialias)
     return flip(resized) if mirrored else resized
 
 
-def _side_by_side(pixels: Pixels, *, mirrored: bool) -> Pixels:
-    """The pixels without gaps between the rows, as torch needs them; mirroring them here costs nothing."""
+def _contiguous(pixels: Pixels, *, mirrored: bool) -> Pixels:
+    """The pixels without gaps between the rows, as torch needs them; mirroring them in the same copy costs nothing."""
     if pixels.flags.c_contiguous and not mirrored:
         return pixels
     return flip(pixels) if mirrored else np.ascontiguousarray(pixels)

@@ -41,7 +41,7 @@ def torch_dumps(data: Any) -> bytes:
 
 
 def safetensors_loads(data: bytes) -> dict[str, Any]:
-    """The tensors by name: torch's where the file says so (`format: pt`) or NumPy has no such type, else NumPy's.
+    """The tensors by name: torch's if the file states `format: pt` or NumPy has no such type, else NumPy's.
 
     >>> import numpy as np
     >>> safetensors_loads(safetensors_dumps({"w": np.arange(3)}))

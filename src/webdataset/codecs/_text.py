@@ -39,7 +39,7 @@ def decode_int(data: bytes) -> int:
 
 
 def encode_int(value: Any) -> bytes:
-    """An integer as ASCII digits: Python's, NumPy's and torch's integers, nothing that would not be decoded to itself.
+    """An integer as ASCII digits: Python's, NumPy's and torch's integers, no other numbers.
 
     >>> encode_int(17), encode_int(True)
     (b'17', b'1')

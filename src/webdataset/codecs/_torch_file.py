@@ -24,7 +24,7 @@ _NEVER = ("nt.", "os.", "posix.", "sys.")
 
 
 class _TorchNames(Names):
-    """What a file may refer to: harmless names, and those that the user has allowed torch to load."""
+    """The names that a file may refer to: harmless ones, and those that the user has allowed torch to load."""
 
     hint = f"allow the class with torch.serialization.add_safe_globals([…]), or, {_TRUST}"
 
@@ -48,7 +48,7 @@ class _OldNames(_TorchNames):
 
 
 def load_weights(data: bytes) -> Any:
-    """What `torch.load(weights_only=True)` returns, on the CPU.
+    """The value that `torch.load(weights_only=True)` returns, on the CPU.
 
     >>> import torch
     >>> stream = io.BytesIO()

@@ -29,7 +29,7 @@ STORAGES = {
 
 
 class StorageNames:
-    """A pickle of nothing but a storage refers to the class of the storage, and calls nothing."""
+    """The names that a pickle of a storage alone may refer to: classes of storages. It may call nothing."""
 
     def find(self, module: str, name: str) -> str:
         if f"{module}.{name}" not in STORAGES:
@@ -49,10 +49,10 @@ class TorchPickle(Machine):
     """One pickle of such a file.
 
     Args:
-        data: what contains the pickle.
-        names: what it may refer to, call and build.
-        budget: what it may spend.
-        read: the bytes of the storage with this key, which the pickle says has this size.
+        data: the bytes that contain the pickle.
+        names: the names that it may refer to, call and build.
+        budget: how much it may build.
+        read: returns the bytes of the storage with this key, which has this size according to the pickle.
         start: where the pickle starts.
     """
 
@@ -65,7 +65,7 @@ class TorchPickle(Machine):
         start: int = 0,
     ) -> None:
         super().__init__(data, names, budget, "utf-8")
-        self._at = start
+        self._position = start
         self._read = read
         self.storages: dict[str, Any] = {}
 

@@ -49,7 +49,7 @@ class VideoHandler:
         every: keep each n-th frame.
         limit: stop after so many kept frames.
         audio: decode the audio track too; otherwise it is empty.
-        torch: give tensors instead of arrays.
+        torch: return tensors instead of arrays.
     """
 
     every: int = 1
@@ -111,7 +111,7 @@ def encode_video(extension: str, value: Any, *, fps: float = 25, codec: str | No
 
     Args:
         extension: one of mp4, m4v, mov, mkv, webm, avi.
-        value: array or tensor of frames, or a tuple that starts with one, as decoding gives it.
+        value: array or tensor of frames, or a tuple that starts with one, as decoding returns it.
         fps: frames per second.
         codec: PyAV's name of the codec.
         options: options of the codec, such as `crf=18`.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from itertools import compress
 from operator import ne, sub
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,7 @@ class IndexBuilder:
             self._group()
 
     def add_run(self, run: tar.Run) -> None:
-        """More members: what `tar.read_runs` hands out."""
+        """Add the members of a run of `tar.read_runs`."""
         base = run.base
         self._names += run.names
         self._offsets += [base + start for start in run.starts]
@@ -102,7 +103,7 @@ def build(members: Iterable[tuple[str, int, int]]) -> ShardIndex:
     return builder.finish()
 
 
-def build_index(url: str, *, watch: Callable[[bytes], object] | None = None) -> ShardIndex:
+def build_index(url: str, *, watch: Callable[[Any], object] | None = None) -> ShardIndex:
     """Read a shard once, from any store, and index it.
 
     >>> with stores.open_write("memory://doc-build/a.tar") as stream:

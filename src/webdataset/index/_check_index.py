@@ -1,15 +1,15 @@
-"""Does this index describe this shard? Checked when a shard is first used, and again for every member that is read.
+"""Check that an index describes its shard: when the shard is first used, and again for every member that is read.
 
-An index says where members are, what they are called and how long they are. All of that is written in the archive too,
-so nothing has to be trusted:
+An index contains the offset, the name and the size of every member. The archive contains all of that too, so the index
+need not be trusted:
 
 * after the last indexed member there is no further sample;
 * before the data of every member is its header, with its name and its size;
-* between two indexed members there is nothing but that header: the largest gaps are looked into when a shard is
-  opened, every other one that is larger than a header together with the sample after it;
+* between two indexed members there is nothing but that header: the largest gaps are read when a shard is opened, every
+  other gap that is larger than a header together with the sample after it;
 * the members of a line of the index have one key, and the lines next to it others.
 
-Whatever passes is read correctly, whenever and by whom the index was made; whatever does not is `StaleIndex`.
+An index that passes gives correct samples, however and whenever it was made; any other is a `StaleIndex` error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ._split_names import sample_and_field
 # Zeros that may follow an archive's end: GNU tar fills up records of 10,240 bytes, tapes use records of up to 1 MiB.
 _LONGEST_END = 1 << 20
 
-# Gaps between members that are looked into when a shard is opened. The others are, together with their sample.
+# How many gaps between members are read when a shard is opened. The others are read together with their sample.
 _CHECKED_AT_ONCE = 64
 _FILES = frozenset({b"0", b"\0", b"7"})
 
@@ -58,7 +58,7 @@ def check_end(index: ShardIndex, size: int, read: Read, url: str) -> None:
 
 
 def _holds_samples(url: str, start: int) -> bool:
-    """Whether anything but directories, hidden files and the like follows."""
+    """Whether samples follow, and not only directories, hidden files and other members that belong to no sample."""
     with stores.open_read(url, start=start) as stream:
         try:
             return any(sample_and_field(member.name) for member in tar.read_members(stream, start=start))
@@ -152,5 +152,5 @@ def header_fits(block: bytes, name: bytes, size: int) -> bool:
 
 
 def stale(what: str, url: str, offset: int | None = None) -> StaleIndex:
-    """The error, with its remedy."""
+    """Return the error, with a hint."""
     return StaleIndex(what, Where(shard=url, offset=offset), hint="delete the index and build it again")

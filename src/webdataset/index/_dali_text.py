@@ -12,8 +12,9 @@ wrong: for GNU long names it writes the offset of the wrong block, and it writes
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -164,7 +165,7 @@ def _like_previous(words: _Words) -> NDArray[np.bool_]:
 def _assemble(owners: Ints, offsets: Ints, sizes: Ints, fields: _Words, keys: _Words | None) -> ShardIndex:
     firsts = np.flatnonzero(np.diff(owners, prepend=-1))
     every = fields.listed()
-    numbers = {field: number for number, field in enumerate(dict.fromkeys(every))}
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
     first_keys = None if keys is None else keys[firsts]
     return ShardIndex(
         np.append(firsts, len(owners)),
@@ -182,7 +183,7 @@ def _numbers(words: _Words, name: str) -> Ints:
     wrong = (lengths == 0) | (lengths > _MOST_DIGITS)
     for place in range(min(int(lengths.max(initial=0)), _MOST_DIGITS)):
         digits = words.text[words.stops - 1 - place] - np.uint8(ord("0"))  # what is below "0" becomes large
-        digits[place >= lengths] = 0
+        digits *= place < lengths
         wrong |= digits > 9
         numbers += digits * np.int64(10**place)
     if bool(wrong.any()):

@@ -16,12 +16,12 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike, fspath
-from typing import Any, NamedTuple
+from os import PathLike
+from typing import IO, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from webdataset import stores
-from webdataset.address import MAX_SHARDS, Address, Birth
+from webdataset.address import MAX_SHARDS, Address, Birth, home_of, is_from_data
 from webdataset.errors import FormatError, SpecError, StaleIndex, UnsafeContent, Where
 from webdataset.redact import hides_secrets
 
@@ -134,22 +134,27 @@ class _Document:
         return _Document(name, _folder_of(name), Birth.DESCRIPTION, home)
 
 
-def read_description(source: str | PathLike[str] | Mapping[str, Any], base: str | None = None) -> Description:
-    """A description from its JSON, at an address or as a mapping, with the addresses of the shards made absolute.
+def read_description(source: str | PathLike[str] | IO[Any] | Mapping[str, Any], base: str | None = None) -> Description:
+    """A description from its JSON (an address, an open file, a mapping), with absolute addresses of the shards.
 
     >>> content = {"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 3}]}
     >>> read_description(content, base="s3://b/train").urls
     ['s3://b/train/a.tar']
 
     Args:
-        source: the address of the JSON, or its content.
+        source: the address of the JSON, an open file, or the content.
         base: what relative addresses are relative to; by default the folder of the description.
     """
-    if isinstance(source, Mapping):
-        folder = _as_folder(base or "")
-        return _parse(source, _Document("the description", folder, Birth.MAPPING, folder))
-    name = source if isinstance(source, str) else stores.local_file(fspath(source))
-    return _parse(_load(name), _document(name, base))
+    if isinstance(source, str | PathLike):
+        name = stores.as_address(source)
+        return _parse(_load(name), _document(name, base))
+    content = source if isinstance(source, Mapping) else _decoded(source.read(), "the description")
+    url, path = getattr(source, "url", None), getattr(source, "name", None)
+    # An open file or stream: its author is not trusted, even if the user opened it.
+    if isinstance(url, str) or isinstance(path, str):
+        return _parse(content, _document(url if isinstance(url, str) else stores.local_file(str(path)), base))
+    folder = _as_folder(base or "")
+    return _parse(content, _Document("the description", folder, Birth.MAPPING, folder))
 
 
 def write_description(description: Description) -> bytes:
@@ -174,7 +179,7 @@ def write_description(description: Description) -> bytes:
 
 
 def seen_from(description: str, url: str) -> str:
-    """The address of a shard in a description: relative if possible, so that both can be moved together.
+    """Return the address of a shard for a description: relative if possible, so that both can be moved together.
 
     >>> seen_from("s3://b/train/all.json", "s3://b/train/0.tar"), seen_from("all.json", "s3://b/0.tar")
     ('0.tar', 's3://b/0.tar')
@@ -189,8 +194,9 @@ def seen_from(description: str, url: str) -> str:
     else:
         name = os.path.abspath(path)
         name = name if home is None else name.removeprefix(f"{os.path.abspath(home).rstrip('/')}/")
-    unseen = path is not None and home is None  # a path in a description on a server would be one of that server
-    if description != "-" and stores.scheme_of(description) != "pipe" and (unseen or not _opens(description, name)):
+    is_elsewhere = path is not None and home is None  # in a description on a server it would be a path of that server
+    has_folder = description != "-" and stores.scheme_of(description) != "pipe"
+    if has_folder and (is_elsewhere or not _may_open(description, name)):
         raise SpecError(
             f"a description at {description} could not name this shard: readers would refuse it",
             Where(shard=url),
@@ -199,8 +205,8 @@ def seen_from(description: str, url: str) -> str:
     return name
 
 
-def _opens(description: str, name: str) -> bool:
-    """Whether a reader of the description opens a shard under this name."""
+def _may_open(description: str, name: str) -> bool:
+    """Whether a reader of the description may open a shard with this name."""
     try:
         _document(description, None).address(name)
     except UnsafeContent:
@@ -213,7 +219,9 @@ def _document(name: str, base: str | None) -> _Document:
         return _Document(name, _as_folder(base), Birth.DESCRIPTION, base)
     if stores.scheme_of(name) == "pipe":
         raise SpecError("a description that a command prints has no folder", Where(shard=name), hint="give base=")
-    return _Document(name, _folder_of(name), Birth.DESCRIPTION, _folder_of(name) or ".")
+    # A description that data named leads no further than that data.
+    home = home_of(name) if is_from_data(name) else _folder_of(name) or "."
+    return _Document(name, _folder_of(name), Birth.DESCRIPTION, home)
 
 
 def _folder_of(name: str) -> str:
@@ -227,7 +235,10 @@ def _as_folder(base: str) -> str:
 
 def _load(name: str) -> Any:
     with stores.open_read(name) as stream:
-        data = stores.read_document(stream, name)
+        return _decoded(stores.read_document(stream, name), name)
+
+
+def _decoded(data: Any, name: str) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -47,14 +47,25 @@ def index_shards(
 
 
 def _index_one(url: str, *, location: str | None, store: bool) -> ShardEntry:
-    checksum = hashlib.md5(usedforsecurity=False)  # what wids descriptions hold
+    """All of one version: the index, the size and the checksum."""
+    checksum, size = hashlib.md5(usedforsecurity=False), 0  # what wids descriptions hold
     path = stores.is_local(url)
     if path is not None and os.path.isfile(path):
+        found = stores.stat(url)
         index = build_index(url)  # from the headers alone, many times faster than the checksum
-        with Path(path).open("rb", buffering=0) as file:
+        with stores.system_errors(path), Path(path).open("rb", buffering=0) as file:
             hashlib.file_digest(file, lambda: checksum)
+        now = stores.stat(url)
+        stores.BytesRead(url, 0, found.etag, found.size).check(now.etag, now.size, 0)
+        size = found.size or 0
     else:
-        index = build_index(url, watch=checksum.update)
+
+        def watch(piece: bytes) -> None:
+            nonlocal size
+            checksum.update(piece)
+            size += len(piece)
+
+        index = build_index(url, watch=watch)
     if store:
         save_index(index, url, location)
-    return ShardEntry(url, len(index), filesize=stores.size_of(url), md5sum=checksum.hexdigest())
+    return ShardEntry(url, len(index), filesize=size, md5sum=checksum.hexdigest())

@@ -9,6 +9,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from webdataset import stores
 from webdataset.address import like
@@ -16,8 +17,8 @@ from webdataset.errors import ShardNotFound, SpecError
 from webdataset.flow import digest
 from webdataset.redact import redacted
 
-from ._dali_text import count_dali, read_dali, write_dali
-from ._shard_index import ShardIndex
+if TYPE_CHECKING:
+    from ._shard_index import ShardIndex
 
 _SUFFIX = re.compile(r"(\.tar)?(\.(tar|tgz|gz|bz2|xz|zst))?$", re.IGNORECASE)
 # "v1.2 " and a number of up to 18 digits, with room to spare.
@@ -63,6 +64,8 @@ def save_index(index: ShardIndex, url: str, location: str | None = None) -> str:
     >>> save_index(build([("a.txt", 512, 3)]), "memory://doc-place/a.tar")
     'memory://doc-place/a.idx'
     """
+    from ._dali_text import write_dali
+
     where = index_url(url, location)
     data = write_dali(index)
     folder = stores.is_local(location) if location is not None else None
@@ -80,6 +83,8 @@ def load_index(url: str, location: str | None = None) -> ShardIndex | None:
     >>> load_index("memory://doc-place/b.tar").key(0), load_index("memory://doc-place/c.tar")
     ('a', None)
     """
+    from ._dali_text import read_dali
+
     found = _read_stored(url, location)
     return None if found is None else read_dali(*found)
 
@@ -92,6 +97,8 @@ def load_count(url: str, location: str | None = None) -> int | None:
     >>> load_count("memory://doc-place/d.tar")
     1
     """
+    from ._dali_text import count_dali
+
     found = _read_stored(url, location, _FIRST_LINE)
     return None if found is None else count_dali(*found)
 
@@ -118,7 +125,7 @@ def _read_stored(url: str, location: str | None, size: int = -1) -> tuple[bytes,
 
 def _candidates(url: str, location: str | None) -> list[str]:
     if location is not None:
-        # Ours first, then plainly named ones, as users of DALI keep them.
+        # First the name that we give, then the plain names that users of DALI have.
         name = url.rpartition("/")[2].partition("?")[0]
         plain = [f"{location.rstrip('/')}/{found}" for found in (index_url(name), dali_name(name))]
         return list(dict.fromkeys([index_url(url, location), *plain]))

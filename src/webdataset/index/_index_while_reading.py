@@ -12,6 +12,7 @@ from pathlib import Path
 
 from webdataset import stores
 from webdataset.errors import EncodingError, SpecError, StoreError
+from webdataset.handlers import Handler
 from webdataset.redact import hides_secrets, redacted
 from webdataset.tar import Run
 
@@ -57,7 +58,7 @@ class StoreIndexes:
         return None if _is_known(url, where) else GrowingIndex(self, url)
 
     def store(self, index: ShardIndex, url: str) -> str | None:
-        """Store the index of a shard and say where; None if it cannot be stored, which is no failure."""
+        """Store the index of a shard and return its address; None if it cannot be stored, which is not an error."""
         try:
             return save_index(index, url, self.location)
         except (StoreError, OSError) as error:
@@ -84,18 +85,29 @@ class GrowingIndex:
     def __init__(self, indexes: StoreIndexes, url: str) -> None:
         self._indexes, self._url = indexes, url
         self._builder = IndexBuilder()
+        self._failed = False
+
+    def dropped_on_failure(self, handler: Handler) -> Handler:
+        """Return the handler, changed so that no index is stored once it was called."""
+
+        def noted(error: Exception) -> bool | None:
+            self._failed = True
+            return handler(error)
+
+        return noted
 
     def add(self, run: Run) -> None:
-        """The next members of the shard."""
-        self._builder.add_run(run)
+        """Add the next members of the shard."""
+        if not self._failed:
+            self._builder.add_run(run)
 
     def store(self) -> str | None:
-        """The shard has been read to its end: store its index and say where; None if it cannot be stored."""
-        return self._indexes.store(self._builder.finish(), self._url)
+        """Store the index of the shard, which was read to its end; return its address, None if it cannot be stored."""
+        return None if self._failed else self._indexes.store(self._builder.finish(), self._url)
 
 
 def _is_known(url: str, where: str) -> bool:
-    """Whether there is an index that is not older than its shard, as far as that can be told without reading."""
+    """Whether there is an index that is not older than its shard, as far as that is known without reading them."""
     path, shard = stores.is_local(where), stores.is_local(url)
     if path is not None and shard is not None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from webdataset.arguments import require_callable
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
 from webdataset.order import starts_of
-from webdataset.redact import hides_secrets, redacted
+from webdataset.redact import hides_secrets, redacted, warn
 
 from ._build_index import build_index
 from ._check_index import stale
@@ -64,7 +63,7 @@ class IndexedShards(Sequence[Any]):
         index: a directory or bucket where indexes are kept; None looks next to the shards. A shard without an index is
             read once.
         functions: applied to every sample, one after the other, such as decoders.
-        lazy: fetch a field when it is asked for, not before.
+        lazy: fetch a field when it is read, not before.
         store_index: store the indexes that had to be built, where they were looked for.
         fetch: makes a local copy of a shard that is not a local file, and returns its path; without it parts of such
             shards are read where they are.
@@ -112,7 +111,7 @@ class IndexedShards(Sequence[Any]):
         return self._finish(shard, [inside])[0]
 
     def _locate(self, number: int) -> tuple[int, int]:
-        """Its shard, and its number there."""
+        """Return the shard of a sample, and its number in the shard."""
         try:
             stored = self._numbers[number]
         except IndexError:
@@ -122,7 +121,7 @@ class IndexedShards(Sequence[Any]):
         return self._shards.locate(stored)
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        """Many samples at once, shard by shard, with few requests: what torch's loaders ask for."""
+        """Return many samples at once, read shard by shard with few requests; torch's loaders call this."""
         return read_by_shard([self._locate(number) for number in numbers], self._finish)
 
     def check(self, number: int) -> None:
@@ -254,7 +253,7 @@ class IndexedShards(Sequence[Any]):
 
 
 class LazySample(Mapping[str, Any]):
-    """A sample whose fields are fetched when they are asked for, once.
+    """A sample whose fields are fetched when they are read, once.
 
     >>> LazySample.__mro__[1].__name__
     'Mapping'
@@ -298,6 +297,7 @@ class _Shards:
         self._storing = StoreIndexes(location) if store_index else None
         self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
+        self._seen: dict[str, Any] = {}  # of all shards, also of those whose readers are gone
         self._lock = threading.Lock()
         if isinstance(shards, Description):
             self.urls = shards.urls
@@ -311,7 +311,7 @@ class _Shards:
         self.total = self._starts[-1]
         for shard, count in enumerate(self.counts):
             if not count:
-                self.index(shard)  # compares; no order would ever open the shard
+                self.index(shard)  # checks the count: the shard is in no order, so it would never be opened
 
     def locate(self, number: int) -> tuple[int, int]:
         shard = bisect_right(self._starts, number) - 1
@@ -333,7 +333,7 @@ class _Shards:
         if index is None:
             url = self.urls[shard]
             with located(shard=url):
-                # One without samples proves nothing: it is built again.
+                # An index without samples is built again: it cannot be checked against the shard.
                 index = load_index(url, self._location) or self._built(url)
             counts = getattr(self, "counts", None)
             if counts is not None and len(index) != counts[shard]:
@@ -347,7 +347,7 @@ class _Shards:
         found = {name.lower() for name in self.index(first).fields}
         missing = [name for name in fields if name.lower() not in found and not name.startswith("__")]
         if missing:
-            warnings.warn(
+            warn(
                 f"fields={list(fields)}: no sample of {redacted(self.urls[first])} has {', '.join(missing)}; "
                 f"its fields are {', '.join(sorted(found))}",
                 stacklevel=4,
@@ -356,7 +356,7 @@ class _Shards:
     def _remember(self, shard: int, index: ShardIndex) -> None:
         for gone in self._indexes.put(shard, index):
             with self._lock:
-                self._readers.pop(gone, None)  # it holds the index; closed with the last reference to it
+                self._readers.pop(gone, None)  # it refers to the index; it is closed with the last reference to it
 
     def _built(self, url: str) -> ShardIndex:
         index = build_index(url if self._fetch is None else self._fetch(url))
@@ -370,11 +370,11 @@ class _Shards:
             if reader is not None:
                 self._readers.move_to_end(shard)
                 return reader
-        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch, copy=self._copy)
+        reader = ShardReader(self.urls[shard], self.index(shard), self._fetch, copy=self._copy, seen=self._seen)
         with self._lock:
             reader = self._readers.setdefault(shard, reader)
             if len(self._readers) > _OPEN_SHARDS:
-                # Not closed: another thread may be reading from it. It goes with the last reference.
+                # Not closed here: another thread may be reading from it. It is closed with the last reference.
                 self._readers.popitem(last=False)
         return reader
 
@@ -382,6 +382,7 @@ class _Shards:
         with self._lock:
             while self._readers:
                 self._readers.popitem()[1].close()
+            self._seen.clear()
 
     def _count(self, shard: int) -> int:
         count = load_count(self.urls[shard], self._location)

@@ -1,4 +1,4 @@
-"""Bytes with random access as a file, for libraries that want one."""
+"""Bytes with random access as a file, for libraries that need a file."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class SeekableRange(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:

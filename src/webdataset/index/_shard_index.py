@@ -59,7 +59,7 @@ class ShardIndex:
         sizes: how long each member's data are.
         field_numbers: which of `fields` each member is.
         fields: the field names, as they are spelt in the archive.
-        keys: the samples' keys; empty where an index of the older kind does not know them.
+        keys: the samples' keys; empty if the index file is of an older version, without keys.
     """
 
     firsts: Ints = field(repr=False)
@@ -91,13 +91,13 @@ class ShardIndex:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it takes; more once keys have been looked for."""
+        """About how much memory the index takes; more after keys were looked up."""
         columns = (self.firsts, self.offsets, self.sizes, self.field_numbers)
         table = _TABLE_ENTRY * len(self.keys) if "_numbers" in self.__dict__ else 0
         return sum(column.nbytes for column in columns) + self.keys.nbytes + table
 
     def key(self, number: int) -> str | None:
-        """The key of a sample, None if the index does not know keys."""
+        """Return the key of a sample; None if the index has no keys."""
         return self.keys[number] if len(self.keys) else None
 
     def find(self, key: str) -> int:
@@ -197,7 +197,7 @@ def padded(size: int) -> int:
 
 
 def _check(index: ShardIndex) -> None:
-    """Refuse what no tar archive can look like, before anything is read by it."""
+    """Refuse an index that fits no tar archive, before anything is read by it."""
     firsts, offsets, sizes = index.firsts, index.offsets, index.sizes
     wrong = None
     if len(firsts) < 1 or firsts[0] != 0 or firsts[-1] != len(offsets) or bool((np.diff(firsts) < 1).any()):

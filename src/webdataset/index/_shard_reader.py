@@ -50,13 +50,20 @@ class ShardReader:
 
     Args:
         url: the address of the shard.
-        index: what it holds; checked against the shard on the way.
+        index: the index of the shard; it is checked while the shard is read.
         fetch: makes a local copy of a shard that is not a local file, and returns its path.
         copy: False makes the fields read-only views of what was read.
+        seen: of readers that take turns, what was found where they were opened: a shard must still be the same then.
     """
 
     def __init__(
-        self, url: str, index: ShardIndex, fetch: Callable[[str], str] | None = None, *, copy: bool = True
+        self,
+        url: str,
+        index: ShardIndex,
+        fetch: Callable[[str], str] | None = None,
+        *,
+        copy: bool = True,
+        seen: dict[str, Any] | None = None,
     ) -> None:
         if is_packed(url):
             raise SpecError(
@@ -66,6 +73,7 @@ class ShardReader:
         self.url = url
         self.index = index
         self._fetch = fetch
+        self._seen = seen
         self._show: Show = bytes if copy else memoryview
         self._bytes: LocalFile | Ranged | None = None
         self._gaps = gap_sizes(index)
@@ -78,7 +86,7 @@ class ShardReader:
         return self.samples([number], fields)[0]
 
     def samples(self, numbers: Sequence[int], fields: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Several samples with as few requests as possible, in the order asked for."""
+        """Return several samples in the given order, with as few requests as possible."""
         opened = self._bytes or self._open()
         wanted = [_wanted(self.index.extents(number), fields) for number in numbers]
         self._check_irregular(numbers, opened)
@@ -127,7 +135,7 @@ class ShardReader:
     def _open(self) -> LocalFile | Ranged:
         if self._bytes is None:
             try:
-                opened = open_bytes(self.url, self._fetch)
+                opened = open_bytes(self.url, self._fetch, self._seen)
             except FileNotFoundError as error:
                 raise ShardNotFound(
                     "shard not found", Where(shard=self.url), hint="check the path; it was indexed before"
@@ -162,11 +170,11 @@ class ShardReader:
         return sample
 
     def _looked_up(self, number: int, opened: LocalFile | Ranged) -> str:
-        """The key of a sample from its own headers, all of them parsed and compared with the index."""
+        """Return the key of a sample from its headers, after all of them were parsed and compared with the index."""
         index, start = self.index, self.index.start(number)
         first, end = index.firsts[number : number + 2].tolist()
         expected = index.key(number)
-        # The rows of an index with keys are one sample each; without them the neighbours have to be looked at.
+        # Every row of an index with keys is one sample; without keys the neighbouring members have to be checked, too.
         before, after = (0, 0) if expected is not None else (min(first, 1), min(len(index.offsets) - end, 1))
         keys = [check_gap(*gap, self.url) for gap in self._gaps_before(range(first - before, end + after), opened)]
         own = keys[before : len(keys) - after]
@@ -178,7 +186,7 @@ class ShardReader:
         return own[0]
 
     def _check_irregular(self, numbers: Sequence[int] | NDArray[np.int64], opened: LocalFile | Ranged) -> None:
-        """Look into the gaps before the members of these samples, where there are any."""
+        """Check the gaps before the members of these samples, if there are any."""
         if not self._any_irregular:
             return
         for number in [each for each in numbers if self._irregular[each]]:
@@ -196,7 +204,7 @@ class ShardReader:
         for number in members:
             offset, size = int(index.offsets[number]), int(self._gaps[number])
             extents.append(Extent(index.fields[index.field_numbers[number]], offset, int(index.sizes[number])))
-            # The reader fetches a block and what follows it, which is the gap when it is asked for in these words.
+            # `read_members` returns the block before an extent and the extent: together they are the gap.
             gaps.append(Extent("", offset - size + BLOCK, size - BLOCK))
         fetched = opened.read_members(gaps)
         return [
@@ -206,7 +214,7 @@ class ShardReader:
 
 
 def read_by_shard(places: Sequence[tuple[int, int]], read: Callable[[int, list[int]], list[Any]]) -> list[Any]:
-    """Many samples, read shard by shard, in the order asked for.
+    """Return many samples in the given order, read shard by shard.
 
     >>> read_by_shard([(1, 0), (0, 5), (1, 2)], lambda shard, numbers: [f"{shard}.{number}" for number in numbers])
     ['1.0', '0.5', '1.2']

@@ -1,4 +1,4 @@
-"""The bytes of a shard that is read as a whole, compared with its description as they pass."""
+"""The bytes of a shard that is read as a whole, compared with its description while they are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from webdataset import config
 from webdataset.errors import StaleIndex, Where
-from webdataset.read_methods import find_readinto
+from webdataset.read_methods import Watched
 
 from ._description import ShardEntry
 
@@ -33,41 +33,25 @@ class VerifyShards:
     def stream(self, url: str, stream: Any) -> Any:
         """The same stream; its end is an error if the bytes were not the described ones."""
         entry = self._entries.get(url)
-        return stream if entry is None else _Verified(stream, entry)
+        return stream if entry is None else Watched(stream, _Comparison(entry).see)
 
 
-class _Verified:
-    """Counts and hashes what is read, without a copy."""
+class _Comparison:
+    """Counts and hashes the bytes of a shard, and compares them with its description at their end."""
 
-    def __init__(self, stream: Any, entry: ShardEntry) -> None:
-        self._stream, self._entry = stream, entry
-        self._readinto = find_readinto(stream)
+    def __init__(self, entry: ShardEntry) -> None:
+        self._entry = entry
         self._size = 0
         hashed = bool(entry.md5sum) and config.read("WDS_VERIFY_MD5")
         self._md5 = hashlib.md5(usedforsecurity=False) if hashed else None  # what wids descriptions hold
 
-    def read(self, size: int, /) -> bytes:
-        """The next bytes."""
-        piece: bytes = self._stream.read(size) or b""
-        self._passed(piece, wanted=size)
-        return piece
-
-    def readinto(self, view: memoryview, /) -> int:
-        """The next bytes, into memory of the reader."""
-        count = self._readinto(view) or 0
-        self._passed(view[:count], wanted=len(view))
-        return count
-
-    def close(self) -> None:
-        """Close the stream; what was not read is not compared."""
-        self._stream.close()
-
-    def _passed(self, piece: bytes | memoryview, wanted: int) -> None:
+    def see(self, piece: bytes | memoryview) -> None:
+        """Note the next bytes; none mean the end. A stream that is closed before its end is not compared."""
         self._size += len(piece)
         if self._md5 is not None:
             self._md5.update(piece)
         expected = self._entry.filesize
-        if (wanted and not piece) or (expected is not None and self._size > expected):
+        if not piece or (expected is not None and self._size > expected):
             self._entry.check(self._size)
             self._check_md5()
 

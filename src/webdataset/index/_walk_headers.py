@@ -1,7 +1,7 @@
 """The members of a local archive of large plain files: from one header to the next, without reading what is between.
 
-For members of 100 kB that is a hundredth of the bytes. Anything but plain headers (long names, PAX records, links,
-sparse files, something after the end) and everything small is left to the stream reader, which knows every dialect.
+For members of 100 kB that is a hundredth of the bytes. Archives with other than plain headers (long names, PAX records,
+links, sparse files, something after the end) or with small members are left to the stream reader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ._shard_index import padded
 
 # Below this mean size reading everything is cheaper: a header costs 5 µs in a walk, 1 µs in a stream.
 _SMALL = 1 << 14
-# So many members are enough to know the mean.
+# How many members are enough to estimate the mean size.
 _JUDGED = 64
 # Zeros that may follow the end: records of tapes have up to 1 MiB.
 _LONGEST_END = 1 << 20
@@ -39,7 +39,7 @@ def walk_headers(path: str) -> list[tuple[str, int, int]] | None:
         with open(path, "rb", buffering=0) as file:
             return _walk(file.fileno(), os.fstat(file.fileno()).st_size)
     except (OSError, BadHeader):
-        return None  # the stream reader explains it
+        return None  # the stream reader raises the error
 
 
 def _walk(descriptor: int, size: int) -> list[tuple[str, int, int]] | None:

@@ -1,10 +1,10 @@
 """Other formats: in and out.
 
-In come datasets of other kinds (TFRecord, parquet, Hugging Face, MDS, LitData, FFCV, folders, zip, npz, HDF5), at any
-address that `stores` reads; out come samples, or files of another kind. Each format is a small class with the same
-methods (`Format`), so that reading in a pipeline (`read`), writing (`write`) and converting (`convert`) are written
-once. This package does not know how bytes are fetched (`stores`), how fields are encoded (`codecs`) or how a pipeline
-runs (`pipeline`).
+In: datasets of other kinds (TFRecord, parquet, Hugging Face, MDS, LitData, FFCV, folders, zip, npz, HDF5), at any
+address that `stores` reads. Out: samples, or files of another kind. Each format is a small class with the same methods
+(`Format`), so that reading in a pipeline (`read`), writing (`write`) and converting (`convert`) are written once. This
+package does not know how bytes are fetched (`stores`), how fields are encoded (`codecs`) or how a pipeline runs
+(`pipeline`).
 
     _record_format      what a format, an open file and a sink are
     _format_table       which formats there are
@@ -12,7 +12,7 @@ runs (`pipeline`).
     _sample_of_record   records → samples                         _read_records       a stage over files of any format
     _record_dataset     a pipeline over files of any format       _rolling_sink       one file or a series
     _convert            from one format to another                _convert_files      the work on each file
-    _byte_ranges        bytes at any place of an object           _staged_directory   a directory, whole or not at all
+    _byte_ranges        bytes at any offset of an object          _staged_directory   a directory, complete or absent
     _tar_format         tar shards
     _tfrecord           TFRecord files, read                      _tfrecord_writer    and written
     _tfrecord_frames    the frames in them, with checksums        _tf_example         the protobuf messages in them
@@ -24,7 +24,7 @@ runs (`pipeline`).
     _litdata            LitData
     _beton              FFCV, read                                _beton_writer       and written
     _beton_fields       the fields in FFCV
-    _image_folder       folders of images                         _cifar, _mnist      the two classics
+    _image_folder       folders of images                         _cifar, _mnist      CIFAR and MNIST
     _zip_samples        zip archives of samples                   _npz_rows, _hdf5    arrays with a row per sample
     dali                what DALI's reader needs
 """

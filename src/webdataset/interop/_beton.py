@@ -81,12 +81,12 @@ class _BetonFile(RangeFile):
             )
         self._fields = []
         for number in range(count):
-            at = HEADER.size + number * DESCRIPTION.size
-            kind, name, arguments = DESCRIPTION.unpack(self._data.read(at, DESCRIPTION.size))
+            offset = HEADER.size + number * DESCRIPTION.size
+            kind, name, arguments = DESCRIPTION.unpack(self._data.read(offset, DESCRIPTION.size))
             try:
                 self._fields.append(parse_field(str(name.rstrip(b"\0"), "utf-8", "replace"), kind, arguments))
             except FormatError as error:
-                raise FormatError(error.what, Where(shard=self._url, offset=at), hint=error.hint) from error
+                raise FormatError(error.what, Where(shard=self._url, offset=offset), hint=error.hint) from error
         self._row = row_type(self._fields)
         self._rows_at = HEADER.size + count * DESCRIPTION.size
         if not self._rows_at <= table <= self._data.size or (self._data.size - table) % 24:
@@ -100,8 +100,8 @@ class _BetonFile(RangeFile):
         self._addresses, self._lengths = self._allocations(table)
 
     def _allocations(self, table: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """(addresses, sizes) of what is in the pages; the table of samples has no length for a JPEG."""
-        if not any(each.kind == FieldType.IMAGE for each in self._fields):
+        """(addresses, sizes) of the data in the pages; the table of samples has no length for a JPEG."""
+        if not any(beton_field.kind == FieldType.IMAGE for beton_field in self._fields):
             return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
         raw = np.frombuffer(self._data.read(table, self._data.size - table), "<u8").reshape(-1, 3)
         order = np.argsort(raw[:, 1], kind="stable")
@@ -109,7 +109,7 @@ class _BetonFile(RangeFile):
 
     @property
     def schema(self) -> Schema:
-        return {each.name: str(each) for each in self._fields}
+        return {beton_field.name: str(beton_field) for beton_field in self._fields}
 
     def __len__(self) -> int:
         return int(self._count)
@@ -128,32 +128,34 @@ class _BetonFile(RangeFile):
 
     def _record(self, number: int, row: Any) -> Record:
         record: Record = {}
-        for each, cell in zip(self._fields, row, strict=True):
+        for beton_field, cell in zip(self._fields, row, strict=True):
             try:
-                record[each.name] = self._value(each, cell)
+                record[beton_field.name] = self._value(beton_field, cell)
             except Exception as error:  # any decoder, on any bytes
-                at = self._rows_at + number * self._row.itemsize
-                raise_undecodable(error, f"field {each.name}", self._url, number, at)
+                offset = self._rows_at + number * self._row.itemsize
+                raise_undecodable(error, f"field {beton_field.name}", self._url, number, offset)
         return record
 
-    def _value(self, each: BetonField, cell: Any) -> Any:
-        if each.kind in NUMBERS:
+    def _value(self, beton_field: BetonField, cell: Any) -> Any:
+        if beton_field.kind in NUMBERS:
             return cell.item()
-        if each.kind in SIZED:
+        if beton_field.kind in SIZED:
             data = self._data.read(int(cell["ptr"]), int(cell["size"]))
-            return data if each.kind == FieldType.BYTES else json.loads(data.rstrip(b"\0"))
-        if each.kind == FieldType.IMAGE:
+            return data if beton_field.kind == FieldType.BYTES else json.loads(data.rstrip(b"\0"))
+        if beton_field.kind == FieldType.IMAGE:
             return self._image(cell)
-        assert each.dtype is not None
-        return np.frombuffer(self._data.read(int(cell), each.nbytes), each.dtype).reshape(each.shape)
+        assert beton_field.dtype is not None
+        return np.frombuffer(self._data.read(int(cell), beton_field.nbytes), beton_field.dtype).reshape(
+            beton_field.shape
+        )
 
     def _image(self, cell: Any) -> Any:
-        width, height, at = int(cell["width"]), int(cell["height"]), int(cell["ptr"])
+        width, height, offset = int(cell["width"]), int(cell["height"]), int(cell["ptr"])
         if cell["mode"] == RAW:
-            return np.frombuffer(self._data.read(at, 3 * width * height), np.uint8).reshape(height, width, 3)
+            return np.frombuffer(self._data.read(offset, 3 * width * height), np.uint8).reshape(height, width, 3)
         if cell["mode"] != JPEG:
             raise FormatError(f"the image mode {cell['mode']} is not known")
-        place = int(np.searchsorted(self._addresses, at))
-        if place == len(self._addresses) or self._addresses[place] != at:
-            raise FormatError(f"nothing is allocated at byte {at}")
-        return self._data.read(at, int(self._lengths[place]))
+        number = int(np.searchsorted(self._addresses, offset))
+        if number == len(self._addresses) or self._addresses[number] != offset:
+            raise FormatError(f"nothing is allocated at byte {offset}")
+        return self._data.read(offset, int(self._lengths[number]))

@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 
 from webdataset.arguments import require_choice
-from webdataset.codecs import check_dtype, encode_field
+from webdataset.codecs import check_dtype, encode_field, imagehandler
 from webdataset.errors import EncodingError, FormatError
 
 
 class FieldType(IntEnum):
-    """What a field holds."""
+    """The type of a field."""
 
     FLOAT, INT, IMAGE, BYTES, NDARRAY, JSON, TENSOR = range(7)
 
@@ -87,7 +87,7 @@ def row_type(fields: list[BetonField]) -> np.dtype[Any]:
 
 
 def parse_field(name: str, kind: int, arguments: bytes) -> BetonField:
-    """A field out of its description in the file."""
+    """Parse the description of a field."""
     if kind not in CELLS:
         raise FormatError(f"the field {name} has type {kind}, which is not known", hint="custom fields cannot be read")
     if kind not in {FieldType.NDARRAY, FieldType.TENSOR}:
@@ -98,7 +98,7 @@ def parse_field(name: str, kind: int, arguments: bytes) -> BetonField:
         descr = json.loads(text)
         check_dtype(descr)
         dtype = np.dtype(descr[0][1]) if len(descr) == 1 and descr[0][0] == "" else np.dtype([tuple(d) for d in descr])
-    except Exception as error:  # NumPy has many words for a type that it does not know
+    except Exception as error:  # NumPy raises exceptions of many classes for an invalid type
         raise FormatError(f"the type of the field {name} is damaged: {error}") from error
     if dtype.hasobject:
         raise FormatError(f"the field {name} holds Python objects")
@@ -106,7 +106,7 @@ def parse_field(name: str, kind: int, arguments: bytes) -> BetonField:
 
 
 def field_for(name: str, value: Any) -> BetonField:
-    """The field that keeps a value.
+    """The field that can store a value.
 
     >>> str(field_for("cls", 7)), str(field_for("x", np.zeros((2, 3), np.int16))), str(field_for("t", {"a": 1}))
     ('int', 'ndarray:int16[2, 3]', 'json')
@@ -171,11 +171,8 @@ class ImageOptions:
 
 def _pixels(value: Any) -> np.ndarray[Any, Any]:
     """The pixels of an image, as an array of height, width and three channels."""
-    from webdataset.codecs import imagehandler
-
     if isinstance(value, bytes):
-        decoded = imagehandler("rgb8")(".jpg", value)
-        value = decoded
+        value = imagehandler("rgb8")(".jpg", value)
     if not isinstance(value, np.ndarray) or value.dtype != np.uint8 or value.ndim not in {2, 3}:
         raise EncodingError(f"expected an image, got {type(value).__name__}")
     pixels = np.repeat(value[:, :, None], 3, axis=2) if value.ndim == 2 else value

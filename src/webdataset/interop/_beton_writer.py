@@ -59,19 +59,19 @@ class BetonSink(RecordSink):
             if not self._fields:
                 self._fields = [self._field(name, value) for name, value in values.items()]
                 self._row = row_type(self._fields)
-            size = self._place(self._encode(values))
+            size = self._add_to_page(self._encode(values))
         self._count += 1
         return size
 
     def close(self) -> None:
-        """Put the file together and publish it."""
+        """Assemble the file and publish it."""
         try:
             head = HEADER.size + len(self._fields) * DESCRIPTION.size + self._rows.tell()
             first = -(-head // self._page) * self._page
             end = first + -(-self._position // self._page) * self._page
             self._stream.write(HEADER.pack(VERSION, len(self._fields), self._page, self._count, end))
-            for each in self._fields:
-                self._stream.write(DESCRIPTION.pack(each.kind, each.name.encode(), each.arguments()))
+            for field in self._fields:
+                self._stream.write(DESCRIPTION.pack(field.kind, field.name.encode(), field.arguments()))
             self._copy_shifted(self._rows, first)
             _fill(self._stream, first - head)
             _copy(self._pages, self._stream)
@@ -82,7 +82,7 @@ class BetonSink(RecordSink):
             self._release()
 
     def abort(self) -> None:
-        """Throw the file away."""
+        """Discard the file."""
         self._release()
         self._stream.abort()
 
@@ -100,51 +100,51 @@ class BetonSink(RecordSink):
             return field_for(name, value)
 
     def _encode(self, values: Record) -> list[tuple[Any, bytes | None]]:
-        """For each field what is stored in the table beside an address, and in a page at that address."""
-        if values.keys() != {each.name for each in self._fields}:
-            first = sorted(each.name for each in self._fields)
+        """For each field, what the table stores (in addition to an address), and the bytes in the page, if any."""
+        if values.keys() != {field.name for field in self._fields}:
+            first = sorted(field.name for field in self._fields)
             raise EncodingError(
                 f"expected the fields {first} as in the first sample, got {sorted(values)}",
                 hint="a beton has no missing values: name the fields that all samples have in the mapping",
             )
         encoded = []
-        for each in self._fields:
-            with located(field=each.name):
-                encoded.append(self._encode_field(each, values[each.name]))
+        for field in self._fields:
+            with located(field=field.name):
+                encoded.append(self._encode_field(field, values[field.name]))
         return encoded
 
-    def _encode_field(self, each: BetonField, value: Any) -> tuple[Any, bytes | None]:
-        if each.kind == FieldType.IMAGE:
+    def _encode_field(self, field: BetonField, value: Any) -> tuple[Any, bytes | None]:
+        if field.kind == FieldType.IMAGE:
             *shape, data = self._image.encode(value, self._random.random())
             return shape, data
-        found = field_for(each.name, value)
-        if (found.kind, found.dtype, found.shape) != (each.kind, each.dtype, each.shape):
-            raise EncodingError(f"expected {each} as in the first sample, got {found}")
-        if each.kind in NUMBERS:
-            return _number(each, value), None
-        if each.kind in SIZED:
-            data = value.encode() if isinstance(value, str) and each.kind == FieldType.BYTES else value
-            data = json.dumps(value).encode() + b"\0" if each.kind == FieldType.JSON else data
+        found = field_for(field.name, value)
+        if (found.kind, found.dtype, found.shape) != (field.kind, field.dtype, field.shape):
+            raise EncodingError(f"expected {field} as in the first sample, got {found}")
+        if field.kind in NUMBERS:
+            return _number(field, value), None
+        if field.kind in SIZED:
+            data = value.encode() if isinstance(value, str) and field.kind == FieldType.BYTES else value
+            data = json.dumps(value).encode() + b"\0" if field.kind == FieldType.JSON else data
             return None, data
-        return None, np.ascontiguousarray(value).astype(each.dtype, copy=False).tobytes()
+        return None, np.ascontiguousarray(value).astype(field.dtype, copy=False).tobytes()
 
-    def _place(self, encoded: list[tuple[Any, bytes | None]]) -> int:
-        """Put a sample into the page at work, or into the next one; how many bytes it takes there."""
+    def _add_to_page(self, encoded: list[tuple[Any, bytes | None]]) -> int:
+        """Add a sample to the current page, or to the next one if it does not fit; returns its bytes in the page."""
         size = sum(len(block) for _, block in encoded if block is not None)
         if size > self._page:
             raise EncodingError(
                 f"the sample has {size} bytes, more than a page of {self._page}", hint="use a larger page_size"
             )
-        room = -self._position % self._page
-        if size > room and room:
-            _fill(self._pages, room)
-            self._position += room
+        free = -self._position % self._page
+        if size > free and free:
+            _fill(self._pages, free)
+            self._position += free
         row = np.zeros(1, self._row)
-        for name, each, (beside, block) in zip(self._row.names or (), self._fields, encoded, strict=True):
+        for name, field, (extra, block) in zip(self._row.names or (), self._fields, encoded, strict=True):
             if block is None:
-                row[name] = beside
+                row[name] = extra
                 continue
-            row[name] = _cell(each, beside, self._position, len(block))
+            row[name] = _cell(field, extra, self._position, len(block))
             self._allocations.write(np.array([self._count, self._position, len(block)], "<u8").tobytes())
             self._pages.write(block)
             self._position += len(block)
@@ -157,9 +157,9 @@ class BetonSink(RecordSink):
         size = self._row.itemsize * 4096 if self._fields else 1
         while piece := rows.read(size):
             table = np.frombuffer(bytearray(piece), self._row)
-            for name, each in zip(self._row.names or (), self._fields, strict=True):
-                if each.kind not in NUMBERS:
-                    column = table[name]["ptr"] if each.kind in SIZED | {FieldType.IMAGE} else table[name]
+            for name, field in zip(self._row.names or (), self._fields, strict=True):
+                if field.kind not in NUMBERS:
+                    column = table[name]["ptr"] if field.kind in SIZED | {FieldType.IMAGE} else table[name]
                     column += np.uint64(first)
             self._stream.write(table.tobytes())
 
@@ -178,17 +178,17 @@ def _looks_like_image(name: str, value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim == 3 and value.shape[2] == 3
 
 
-def _number(each: BetonField, value: Any) -> Any:
-    if each.kind == FieldType.INT and not -(1 << 63) <= int(value) < 1 << 63:
+def _number(field: BetonField, value: Any) -> Any:
+    if field.kind == FieldType.INT and not -(1 << 63) <= int(value) < 1 << 63:
         raise EncodingError(f"{value} does not fit 64 bits")
     return value
 
 
-def _cell(each: BetonField, beside: Any, at: int, size: int) -> Any:
-    """What the table has of a field whose value is in a page."""
-    if each.kind == FieldType.IMAGE:
-        return (*beside, at)
-    return (at, size) if each.kind in SIZED else at
+def _cell(field: BetonField, extra: Any, address: int, size: int) -> Any:
+    """The entry in the table for a field whose value is in a page."""
+    if field.kind == FieldType.IMAGE:
+        return (*extra, address)
+    return (address, size) if field.kind in SIZED else address
 
 
 def _fill(target: Any, size: int) -> None:

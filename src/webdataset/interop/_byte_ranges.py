@@ -1,4 +1,4 @@
-"""Bytes at any place of a stored object, for formats that are read from their end or out of order."""
+"""Bytes at any offset of a stored object, for formats that are read from their end or out of order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import os
 import tempfile
 from abc import abstractmethod
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _NAMES = {"gz": "gzip", "bz2": "bzip2", "zstd": "zstd", "zst": "zstd"}
 _COMPRESSIONS = {name: kind for name, whole in _NAMES.items() for kind in COMPRESSIONS if kind.name == whole}
 
 
-class ByteRanges:
+class ByteRanges(stores.Closing):
     """An object of any store, read by position. Local files are read in place, and compressed ones unpacked first.
 
     >>> with stores.open_write("memory://ranges/a.bin") as stream:
@@ -44,7 +44,7 @@ class ByteRanges:
     def __init__(self, url: str, compression: str | None = None) -> None:
         self.url = url
         self._data = open_bytes(url) if compression is None else _UnpackedBytes(url, compression)
-        self.path, self.size = self._data.path, self._data.size  # a path is for libraries that open files themselves
+        self.path, self.size = self._data.path, self._data.size  # the path is for libraries that open files themselves
 
     def read(self, start: int, length: int) -> bytes:
         """Exactly these bytes; an error if the object is shorter."""
@@ -64,18 +64,12 @@ class ByteRanges:
         return str(digest.hexdigest())
 
     def stream(self) -> IO[bytes]:
-        """A seekable file object, for libraries that want one. It closes this object when it is closed."""
+        """A seekable file object, for libraries that need one. Closing it closes this object."""
         return io.BufferedReader(_Stream(self), _PIECE)
 
     def close(self) -> None:
         """Release the file."""
         self._data.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class RangeFile(IndexedFile):
@@ -116,7 +110,7 @@ def read_offsets(data: ByteRanges) -> list[int]:
 
 
 class _Stream(SeekableRange):
-    """All bytes as a file, which closes what it reads from."""
+    """All bytes as a file; closing it closes the object that it reads."""
 
     def __init__(self, data: ByteRanges) -> None:
         super().__init__(data, 0, data.size)
@@ -133,7 +127,7 @@ class _UnpackedBytes:
     path = None
 
     def __init__(self, url: str, compression: str) -> None:
-        kind = _COMPRESSIONS.get(compression.partition(":")[0])  # after it comes the level
+        kind = _COMPRESSIONS.get(compression.partition(":")[0])  # the level follows the colon
         if kind is None:
             raise SpecError(f"the compression {compression!r} is not known", hint="gz, bz2 and zstd can be read")
         with stores.system_errors(tempfile.gettempdir()), located(shard=url), stores.open_read(url) as stream:

@@ -24,7 +24,7 @@ _SIDE = 32
 
 @dataclass(frozen=True)
 class Cifar(Format):
-    """The files `data_batch_1` to `data_batch_5`, `test_batch`, `train` and `test`, or the directory with them.
+    """The files `data_batch_1` to `data_batch_5`, `test_batch`, `train` and `test`, or their directory.
 
     A record has the pixels as `image` and `label` (CIFAR-10), or `fine_label` and `coarse_label` (CIFAR-100).
     """

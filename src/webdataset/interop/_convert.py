@@ -1,4 +1,4 @@
-"""From one format to another: one loop for all of them."""
+"""Convert from one format to another: the same code for all formats."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.index import Description, ShardEntry
 from webdataset.tools import (
@@ -38,7 +39,7 @@ _MOST_BYTES = 3e9
 
 @dataclass(frozen=True, slots=True)
 class Converted(Report):
-    """What a conversion did: the report of any verb that writes shards, and the mapping.
+    """The report of a conversion: that of any verb that writes shards, and the mapping.
 
     Attributes:
         mapping: which field came from which; `str(mapping)` can be given to another conversion.
@@ -82,8 +83,8 @@ def convert(
     (2, ('memory://docs/out-000.tar',), 'label:cls')
 
     With `%06d` in the target, several input files become as many output files, by number, `options.workers` at a time
-    or on another engine. The result does not depend on that. Finished files are noted down in a ledger, so that the
-    same call goes on where an earlier one was stopped or killed. An input file without records gives no output file.
+    or on another engine. The result does not depend on that. Finished files are recorded in a ledger, so that the same
+    call continues where an earlier one was stopped or killed. An input file without records gives no output file.
 
     With `options.count` or `options.size`, or with one input file, samples go into files of that size, one after
     another. Without `%06d` there is one output file or directory. Such a conversion begins again when it was stopped.
@@ -100,7 +101,7 @@ def convert(
             records. Fields that the mapping does not name are left out.
         key: the field of the records that becomes the key; by default their own `__key__`, else a counter.
     """
-    name = os.fspath(target)
+    name = stores.as_address(target)
     reader, writer = find_format(source_format, source), _writer(target_format, name, options)
     parts = listed_parts(reader, source)
     schema = schema_of(reader, parts[0])

@@ -20,7 +20,7 @@ from ._sample_of_record import check_schema, counter_key, sample_of
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What every input file needs to know; it goes to worker processes.
+    """The settings of a conversion, which are sent to worker processes.
 
     Attributes:
         reader: the format of the input files.
@@ -39,7 +39,7 @@ class Conversion:
     first: str
 
     def counter(self) -> CountStage:
-        """Counts records, and tells which of the fields that the mapping names none has."""
+        """A counter of records, which finds the fields of the mapping that none of them has."""
         return CountStage(pair.source for pair in self.mapping.pairs)
 
     def samples(self, number: int, part: Part, counter: CountStage) -> Iterator[Record]:
@@ -71,16 +71,17 @@ class ConvertTask:
         return self.part.url
 
     def run(self) -> ShardResult:
-        """Do it. The output appears when it is complete, or not at all."""
+        """Do the work. The output appears when it is complete, or not at all."""
         version = version_of(self.input)  # before it is read: a file that is replaced meanwhile will be done again
         counter = self.conversion.counter()
         with RollingSink(self.conversion.writer, self.output) as sink:
             for sample in self.conversion.samples(self.number, self.part, counter):
                 sink.write(sample)
         filesize, checksum = stored_checksum(self.output) if sink.total else (MISSING, "")
-        total, lacking = sink.total, counter.lacking
-        made = (self.input, self.output, total, total, sink.size, filesize, checksum, version)
-        return ShardResult(*made, lacking=lacking)
+        total = sink.total
+        return ShardResult(
+            self.input, self.output, total, total, sink.size, filesize, checksum, version, lacking=counter.lacking
+        )
 
 
 def write_stream(conversion: Conversion, parts: Sequence[Part], sink: RollingSink, options: Options) -> None:
@@ -106,7 +107,7 @@ def _readable(samples: Iterator[Record], handler: Handler) -> Iterator[Record]:
 
 
 def stored_checksum(url: str) -> tuple[int, str]:
-    """Size and MD5 of what was stored; of a local file only, elsewhere it would have to be fetched again.
+    """The size and the MD5 of a stored object; no MD5 if it is not local, since it would have to be fetched again.
 
     >>> stored_checksum("memory://docs/none.tar")
     (0, '')

@@ -28,7 +28,7 @@ _ESCAPED = re.compile(r"\\([\\,:\s\[])")
 
 
 class Pair(NamedTuple):
-    """One field: where it comes from and what it is called. `many` keeps a list of values as a list."""
+    """One field: its source and its name. `many` keeps a list of values as a list."""
 
     source: str
     field: str
@@ -57,7 +57,7 @@ class FieldMapping:
 
     @classmethod
     def parse(cls, text: str) -> FieldMapping:
-        """A mapping out of its text."""
+        """Parse a mapping."""
         pairs = []
         for part in _split(text, ","):
             names = _split(part, ":")
@@ -71,7 +71,7 @@ class FieldMapping:
 
     @classmethod
     def of(cls, mapping: Any) -> FieldMapping:
-        """A mapping out of whatever a user may write: text, a dict, or a mapping.
+        """A mapping from any form that a user may write: text, a dict, or a mapping.
 
         >>> print(FieldMapping.of({"image": "jpg"}))
         image:jpg
@@ -89,7 +89,7 @@ class FieldMapping:
         return ",".join(map(str, self.pairs))
 
     def inverted(self) -> FieldMapping:
-        """The mapping that leads back."""
+        """The inverse mapping."""
         return FieldMapping(tuple(Pair(field, source) for source, field, _ in self.pairs))
 
     def with_key(self, name: str | None) -> FieldMapping:
@@ -108,7 +108,7 @@ class FieldMapping:
 
         Args:
             record: what a format reads.
-            key: the key for records that bring none.
+            key: the key for records without one.
             repeated: every value is a list.
             decode: the record's fields are typed by their extension, and the sample's are not.
         """
@@ -120,7 +120,7 @@ class FieldMapping:
                     raise FormatError("the key is missing", Where(field=source), hint="take it from another field")
                 continue
             if repeated and not many:
-                value = _only(source, value)
+                value = _single_value(source, value)
             if field == KEY:
                 sample[KEY] = key_text(value)
             elif decode:
@@ -143,9 +143,9 @@ def key_text(value: Any) -> str:
     return folder + slash + (stem if known else base).replace(".", "_")
 
 
-@lru_cache(maxsize=1024)  # asked for every field of every sample
+@lru_cache(maxsize=1024)  # called for every field of every sample
 def extension_of(field: str) -> str:
-    """The part of a field name that tells its type.
+    """The part of a field name that determines its type.
 
     >>> extension_of("left.png"), extension_of("cls")
     ('png', 'cls')
@@ -154,7 +154,7 @@ def extension_of(field: str) -> str:
 
 
 def fitted(field: str, value: Any) -> Any:
-    """A value in the form in which its field is encoded: NumPy's whole numbers for `cls` are Python's, for example.
+    """A value in the form that the encoder of its field expects: NumPy's integers for `cls` become Python's, say.
 
     >>> fitted("cls", np.array([7])), fitted("txt", b"hello")
     (7, b'hello')
@@ -168,7 +168,7 @@ def fitted(field: str, value: Any) -> Any:
     return list(value) if isinstance(value, Steps) else value
 
 
-def _only(source: str, value: Any) -> Any:
+def _single_value(source: str, value: Any) -> Any:
     if type(value) is list and len(value) == 1:
         return value[0]
     if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim):
@@ -183,7 +183,7 @@ def _only(source: str, value: Any) -> Any:
 
 
 def _decoded(source: str, field: str, value: Any) -> Any:
-    """The value of a tar field for a format with types: numbers and text, and what is not stored under its own type."""
+    """The value of a tar field for a format with types: numbers and text are decoded, others if their type changes."""
     if not isinstance(value, bytes):
         return value
     extension = extension_of(source)

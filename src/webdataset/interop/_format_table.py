@@ -1,4 +1,4 @@
-"""All formats, and which one a name means."""
+"""All formats, and how to find one by its name or suffix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMATS: dict[str, type[Format]] = {
 
 
 def find_format(spec: Any, source: Any = None) -> Format:
-    """A format by its name, its class, or an object of it; None looks at the suffix of `source`.
+    """A format by its name, its class, or an object of it; None uses the suffix of `source`.
 
     >>> find_format(None, "train-{00..10}.tfrecord").name, find_format("mds").name, find_format(Tar(index=True)).name
     ('tfrecord', 'mds', 'tar')

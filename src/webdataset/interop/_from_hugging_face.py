@@ -34,7 +34,7 @@ def require_datasets() -> Any:
 
 @dataclass(frozen=True)
 class ReadHuggingFace(Resumable):
-    """A Hugging Face dataset in, samples out: a first stage for any pipeline.
+    """A source stage that yields the rows of a Hugging Face dataset as samples.
 
     A `Dataset` is split by rows among ranks and workers. An `IterableDataset` is split by its own shards among ranks,
     as `split_dataset_by_node` does, and by rows among the workers of a rank.
@@ -53,11 +53,11 @@ class ReadHuggingFace(Resumable):
         return f"ReadHuggingFace({name}, {getattr(self.dataset, '_fingerprint', '')!r}, {str(self.mapping)!r})"
 
     def start(self, during: Pass) -> _InRows:
-        """Before the first row of this process's part."""
+        """The progress before the first row of this process's part."""
         return _InRows(during)
 
     def run(self, items: Iterator[Any], at: _InRows, /) -> Iterator[Record]:
-        """Go on with the next row."""
+        """Yield the samples from the next row on."""
         numbered = self._rows(at) if hasattr(self.dataset, "__len__") else self._stream(at)
         return (self.sample(number, row) for number, row in numbered)
 
@@ -79,12 +79,12 @@ class ReadHuggingFace(Resumable):
                 yield number, row
 
     def _stream(self, at: _InRows) -> Iterator[tuple[int, Record]]:
-        here = at.world
-        dataset = copy.deepcopy(self.dataset)  # a state that is loaded stays for later passes
-        if here.ranks > 1:
+        reader = at.world
+        dataset = copy.deepcopy(self.dataset)  # a state that is loaded would stay for later passes
+        if reader.ranks > 1:
             from datasets.distributed import split_dataset_by_node
 
-            dataset = split_dataset_by_node(dataset, here.rank, here.ranks)
+            dataset = split_dataset_by_node(dataset, reader.rank, reader.ranks)
         if at.before is not None:
             dataset.load_state_dict(copy.deepcopy(at.before))
         skip = at.taken
@@ -92,14 +92,14 @@ class ReadHuggingFace(Resumable):
             for row in islice(_table_rows(table), skip, None):
                 at.taken += 1
                 at.next += 1
-                if (at.next - 1) % here.workers == here.worker:
-                    yield (at.next - 1) * here.ranks + here.rank, row
-            at.before = copy.deepcopy(dataset.state_dict())  # it goes on changing
+                if (at.next - 1) % reader.workers == reader.worker:
+                    yield (at.next - 1) * reader.ranks + reader.rank, row
+            at.before = copy.deepcopy(dataset.state_dict())  # the dataset changes this dict later
             at.taken = skip = 0
 
 
 class _InRows(Progress):
-    """The number of the next row; for a stream, its own state before the rows at hand, and how many were taken."""
+    """The number of the next row; for a stream, its state before the current table, and how many rows were taken."""
 
     def __init__(self, during: Pass) -> None:
         self.world = during.world
@@ -122,7 +122,7 @@ class HuggingFaceDataset(TypedPipeline):
         self.rows = stage
 
     def _source_items(self) -> int | None:
-        """How many rows there are, if one rank reads them all."""
+        """The number of rows, if one rank reads them all."""
         known = world.current().ranks == 1 and hasattr(self.rows.dataset, "__len__")
         return len(self.rows.dataset) if known else None
 
@@ -157,7 +157,7 @@ def from_hf(
     ([('a cat', 0), ('a dog', 1)], 2, 'text:text.txt,label:cls')
 
     Images and sounds stay compressed, as in a tar shard; `decode("rgb8")` decodes them. A checkpoint of a streaming
-    dataset goes on where it was, with the same number of ranks and workers.
+    dataset resumes on the same number of ranks and workers.
 
     Args:
         dataset: the name of a dataset (`"ns/name"`), or a `Dataset` or `IterableDataset` that was loaded.

@@ -43,7 +43,7 @@ def guess_mapping(records: Sequence[Record], *, by_extension: bool = True, repea
 
     Args:
         records: the first records of a dataset; a field that none of them has is not in the mapping.
-        by_extension: the target tells types by extensions, as tar shards do. Otherwise names stay as they are.
+        by_extension: the target determines types by extensions, as tar shards do. Otherwise names stay as they are.
         repeated: every value of the records is a list.
     """
     values: dict[str, list[Any]] = {}
@@ -85,9 +85,9 @@ def _guess(name: str, values: list[Any], *, texts: bool) -> tuple[str, bool]:
 
 
 def _says_type(own: str, values: list[Any]) -> bool:
-    """Whether the name tells the type already, as after a conversion from tar shards."""
+    """Whether the name ends with the type already, as after a conversion from tar shards."""
     if own in INTEGERS:
-        return all(_is_whole(value) or (isinstance(value, bytes) and value.strip().isdigit()) for value in values)
+        return all(_is_integer(value) or (isinstance(value, bytes) and value.strip().isdigit()) for value in values)
     if own not in KNOWN_EXTENSIONS or own in _IMAGES or not all(isinstance(value, bytes) for value in values):
         return False
     found = _magic(values[0])
@@ -117,7 +117,7 @@ def _extension(values: list[Any], *, is_image: bool, texts: bool) -> str:
         return found or ("txt" if texts and all(map(_is_text, values)) else "bin")
     if all(isinstance(value, str) for value in values):
         return "txt"
-    if all(_is_whole(value) for value in values):
+    if all(_is_integer(value) for value in values):
         return "cls"
     if all(isinstance(value, np.ndarray | np.generic | float | bool) for value in values):
         return "png" if is_image and all(_is_picture(value) for value in values) else "npy"
@@ -130,7 +130,7 @@ def _has_bytes(value: Any) -> bool:
 
 
 def _magic(data: bytes) -> str | None:
-    """The extension for what the first bytes say."""
+    """The extension of the format that the first bytes identify."""
     if data[:4] == b"RIFF":
         return {b"WEBP": "webp", b"WAVE": "wav", b"AVI ": "avi"}.get(data[8:12])
     if data[4:8] == b"ftyp":
@@ -141,7 +141,7 @@ def _magic(data: bytes) -> str | None:
 def _is_npy(value: bytes) -> bool:
     try:
         decoders["npy"](value)
-    except Exception:  # whatever NumPy raises about bytes that are no array
+    except Exception:  # of any class, for bytes that are not an array
         return False
     return True
 
@@ -154,7 +154,7 @@ def _is_text(value: bytes) -> bool:
     return all(character.isprintable() or character in "\t\n\r" for character in text)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 

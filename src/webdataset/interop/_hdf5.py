@@ -76,7 +76,7 @@ class _HDF5File(RecordFile):
                     hint="if you trust it, copy it into one file: h5repack",
                 )
             with located(shard=self._url, field=name):
-                # Of compressed chunks, which may hold many rows, a whole one is unpacked for each.
+                # Reading one row unpacks the whole compressed chunk with that row and others.
                 check_size(data.dtype.itemsize * max(math.prod(data.shape[1:]), math.prod(data.chunks or ())))
         lengths = {name: data.shape[0] if data.shape else None for name, data in chosen.items()}
         check_equal_rows(lengths, self._url, "name those that have one row per sample: HDF5(datasets=(...))")
@@ -98,7 +98,7 @@ class _HDF5File(RecordFile):
                 yield dict(zip(self._datasets, row, strict=True))
 
     def _most_rows(self) -> int:
-        """How many rows the limit allows if every text or list of a row is as large as the file, as it may be."""
+        """How many rows the limit allows if every text or list of a row is as large as the file: it may be."""
         places = [math.prod(data.shape[1:]) for data in self._datasets.values() if data.dtype.hasobject]
         if not places:
             return _MOST_ROWS

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from webdataset import stores
-from webdataset.codecs import IMAGE_EXTENSIONS
+from webdataset.address import like
+from webdataset.codecs import IMAGE_EXTENSIONS, encode_field
 from webdataset.errors import EncodingError, FormatError, SpecError, Where
 
 from ._field_mapping import KEY, extension_of
@@ -37,7 +38,7 @@ class ImageFolder(Format):
 
     def parts(self, source: Any) -> list[Part]:
         """One part: the whole tree, so that classes have the same numbers everywhere."""
-        return [Part(os.fspath(source).rstrip("/"))]
+        return [Part(like(source, stores.as_address(source).rstrip("/")))]
 
     def open(self, part: Part) -> RecordFile:
         """List the tree."""
@@ -52,7 +53,7 @@ class _Folder(IndexedFile):
     def __init__(self, root: str, extensions: tuple[str, ...]) -> None:
         self._root = self._url = root
         files: dict[str, list[str]] = {name: [] for name in _local_folders(root)}
-        for url in stores.list_urls(f"{root}/**"):
+        for url in stores.list_urls(like(root, f"{root}/**")):
             inner = url[len(root) + 1 :]
             folder, _, name = inner.partition("/")
             if name and not any(part.startswith(".") for part in inner.split("/")):
@@ -77,7 +78,7 @@ class _Folder(IndexedFile):
 
     def record(self, number: int) -> Record:
         file = self._files[number]
-        data = stores.read_bytes(f"{self._root}/{file}")
+        data = stores.read_bytes(like(self._root, f"{self._root}/{file}"))
         key, extension = _key(file), extension_of(file)
         folder = file.partition("/")[0]
         unique = f"{key}_{extension}" if key in self._twice else key
@@ -91,7 +92,7 @@ def _key(file: str) -> str:
 
 
 def _local_folders(root: str) -> list[str]:
-    """The folders of a local tree, empty ones too; a store tells only of files."""
+    """The folders of a local tree, including empty ones; a store lists files only."""
     path = stores.is_local(root)
     if path is None:
         return []
@@ -102,7 +103,7 @@ def _local_folders(root: str) -> list[str]:
 
 
 class _FolderSink(RecordSink):
-    """A tree beside its place, and renamed when it is complete."""
+    """Writes a tree into a temporary folder, which is renamed when it is complete."""
 
     def __init__(self, root: str) -> None:
         path = stores.is_local(root)
@@ -125,11 +126,7 @@ class _FolderSink(RecordSink):
             raise EncodingError(f"there is a {target.name} in {folder} already", Where(key=key))
         target.parent.mkdir(exist_ok=True)
         data = sample[image]
-        if not isinstance(data, bytes):
-            from webdataset.codecs import encode_field
-
-            data = encode_field(image, data)
-        return target.write_bytes(data)
+        return target.write_bytes(data if isinstance(data, bytes) else encode_field(image, data))
 
     def close(self) -> None:
         self._staged.publish()

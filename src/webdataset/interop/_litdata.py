@@ -1,7 +1,7 @@
 """LitData: a directory with `index.json` and chunks.
 
 A chunk is the number of items (4 bytes), their offsets and the end of the last (4 bytes each), and the items. An item
-is the sizes of its leaves (4 bytes each), then the leaves; the index tells their types and how they form a tree.
+is the sizes of its leaves (4 bytes each), then the leaves; the index has their types and the tree that they form.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from webdataset.codecs import unpickle_loads
+from webdataset.codecs import unpickle_loads, unzstd
 from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges, RangeFile, read_offsets
@@ -93,23 +93,23 @@ class _Chunk(RangeFile):
             data = self._data.read(begin, end - begin) if self._blocks is None else self._blocks.read(number)
         except Exception as error:
             raise bad_record(reason(error), self._url, number, None if self._blocks else begin) from error
-        at = 4 * len(self._formats)
-        if len(data) < at:
+        offset = 4 * len(self._formats)
+        if len(data) < offset:
             raise bad_record("it is truncated", self._url, number, None if self._blocks else begin)
-        sizes = np.frombuffer(data[:at], "<u4").tolist()
+        sizes = np.frombuffer(data[:offset], "<u4").tolist()
         leaves = []
         for kind, size in zip(self._formats, sizes, strict=True):
             try:
-                if at + size > len(data):
+                if offset + size > len(data):
                     raise FormatError("it ends after the item")
-                leaves.append(_decode(kind, data[at : at + size]))
+                leaves.append(_decode(kind, data[offset : offset + size]))
             except Exception as error:  # any decoder, on any bytes
-                raise_undecodable(error, f"a leaf of type {kind}", self._url, number, begin + at)
-            at += size
+                raise_undecodable(error, f"a leaf of type {kind}", self._url, number, begin + offset)
+            offset += size
         return self._record(leaves, number)
 
     def _record(self, leaves: list[Any], number: int | None) -> Record:
-        """The leaves as the index says that they belong together; the items of a list are the fields `0`, `1`, …"""
+        """The leaves, arranged as the tree that the index describes; the items of a list are the fields `0`, `1`, …"""
         with damage_of("the tree of the item in the index", self._url, number):
             try:
                 tree = _tree(self._spec, iter(leaves))
@@ -121,7 +121,7 @@ class _Chunk(RangeFile):
 
 
 class _Blocks:
-    """A chunk whose items are compressed some at a time: a table of items, a table of blocks, the blocks."""
+    """A chunk whose items are compressed in blocks: a table of items, a table of blocks, the blocks."""
 
     def __init__(self, data: ByteRanges, url: str) -> None:
         self._data, self._url = data, url
@@ -139,8 +139,6 @@ class _Blocks:
             (n, row) for n, row in enumerate(self._table) if row[0] <= number < row[0] + row[1]
         )
         if self._open is None or self._open[0] != index:
-            from webdataset.codecs import unzstd
-
             self._open = index, unzstd(self._data.read(start, size))
         before = self.offsets[first]
         return self._open[1][self.offsets[number] - before : self.offsets[number + 1] - before]
@@ -193,36 +191,36 @@ def _json(data: bytes) -> Any:
     return values
 
 
-def _list_of(tag: int, data: bytes, at: int, count: int) -> tuple[list[Any], int]:
+def _list_of(tag: int, data: bytes, offset: int, count: int) -> tuple[list[Any], int]:
     """(values, where they end)."""
     if tag == 1:
         values = []
         for _ in range(count):
-            (size,) = struct.unpack_from("<I", data, at)
-            values.append(str(data[at + 4 : at + 4 + size], "utf-8"))
-            at += 4 + size
-        return values, at
+            (size,) = struct.unpack_from("<I", data, offset)
+            values.append(str(data[offset + 4 : offset + 4 + size], "utf-8"))
+            offset += 4 + size
+        return values, offset
     if tag == 6:
-        return _rows_of(data, at, count)
+        return _rows_of(data, offset, count)
     if tag not in _LISTS:
         raise FormatError(f"a list with the tag {tag} is not known")
-    array = np.frombuffer(data, _LISTS[tag], count, at)
-    return array.tolist(), at + array.nbytes
+    array = np.frombuffer(data, _LISTS[tag], count, offset)
+    return array.tolist(), offset + array.nbytes
 
 
-def _rows_of(data: bytes, at: int, count: int) -> tuple[list[Any], int]:
+def _rows_of(data: bytes, offset: int, count: int) -> tuple[list[Any], int]:
     """(dicts, where they end): the keys that all of them have, then value after value with a tag each."""
-    keys, at = _list_of(1, data, at + 4, *struct.unpack_from("<I", data, at))
+    keys, offset = _list_of(1, data, offset + 4, *struct.unpack_from("<I", data, offset))
     if count > len(data):  # rows without keys take no bytes
         raise FormatError(f"{count:,} rows are more than {len(data):,} bytes hold")
     rows = []
     for _ in range(count):
         row: Record = {}
         for key in keys:
-            tag = data[at] - 16
-            (row[key],), at = ([None], at + 1) if tag == 0 else _list_of(tag, data, at + 1, 1)
+            tag = data[offset] - 16
+            (row[key],), offset = ([None], offset + 1) if tag == 0 else _list_of(tag, data, offset + 1, 1)
         rows.append(row)
-    return rows, at
+    return rows, offset
 
 
 _DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from webdataset import stores
+from webdataset.address import like
 from webdataset.errors import FormatError, Where
 
 from ._byte_ranges import ByteRanges, RangeFile, read_offsets
@@ -72,8 +73,9 @@ class MDS(Format):
 
 def read_index(source: Any) -> tuple[str, dict[str, Any]]:
     """(directory, content) of a dataset's `index.json`."""
-    root = str(source).removesuffix("index.json").rstrip("/")
-    url = f"{root}/index.json"
+    name = stores.as_address(source)
+    root = like(name, name.removesuffix("index.json").rstrip("/"))
+    url = like(root, f"{root}/index.json")
     text = stores.read_bytes(url)
     with damage_of("the index", url):
         return root, dict(json.loads(text))
@@ -87,7 +89,7 @@ def inner_url(root: str, name: str) -> str:
     """
     if not name or name.startswith("/") or ":" in name or ".." in name.split("/"):
         raise FormatError(f"the index names {name!r}, which is not a file beside it", Where(shard=root))
-    return f"{root}/{name}"
+    return like(root, f"{root}/{name}")
 
 
 def _part(root: str, shard: dict[str, Any]) -> Part:
@@ -128,18 +130,18 @@ class _MDSShard(RangeFile):
     def record(self, number: int) -> Record:
         begin, end = self._offsets[number : number + 2]
         data = self._data.read(begin, end - begin)
-        at = 4 * sum(size is None for _, _, size in self._columns)
-        sizes = iter(np.frombuffer(data[:at], "<u4").tolist())
+        offset = 4 * sum(size is None for _, _, size in self._columns)
+        sizes = iter(np.frombuffer(data[:offset], "<u4").tolist())
         record: Record = {}
         for name, encoding, fixed in self._columns:
             size = next(sizes) if fixed is None else fixed
-            if at + size > len(data):
-                raise bad_record(f"the column {name} ends after the sample", self._url, number, begin + at)
+            if offset + size > len(data):
+                raise bad_record(f"the column {name} ends after the sample", self._url, number, begin + offset)
             try:
-                record[name] = decode_value(encoding, data[at : at + size])
+                record[name] = decode_value(encoding, data[offset : offset + size])
             except Exception as error:  # any decoder, on any bytes
-                raise_undecodable(error, f"column {name}", self._url, number, begin + at)
-            at += size
+                raise_undecodable(error, f"column {name}", self._url, number, begin + offset)
+            offset += size
         return record
 
 

@@ -1,4 +1,4 @@
-"""The values of an MDS sample: one encoding per column, told by its name (`int`, `str`, `ndarray:float32:2,2`, …)."""
+"""The values of an MDS sample: one encoding per column, given by its name (`int`, `str`, `ndarray:float32:2,2`, …)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def column_size(encoding: str) -> int | None:
 
 
 def decode_value(encoding: str, data: bytes) -> Any:
-    """A value out of its bytes.
+    """Decode the bytes of a value.
 
     >>> decode_value("int", (7).to_bytes(8, "little")), decode_value("ndarray:uint8", bytes([4, 2, 8, 9]))
     (7, array([8, 9], dtype=uint8))
@@ -77,7 +77,7 @@ def encode_value(encoding: str, value: Any) -> bytes:
 
 
 def encoding_for(value: Any) -> str:
-    """The encoding that keeps all of a value.
+    """The encoding that stores a value without loss.
 
     >>> encoding_for(7), encoding_for("a"), encoding_for(0.5), encoding_for(np.float32(1)), encoding_for({"a": 1})
     ('int', 'str', 'float64', 'float32', 'json')
@@ -94,7 +94,7 @@ def encoding_for(value: Any) -> str:
 
 
 def _array_type(encoding: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
-    """(dtype, shape) of an array column, as far as its name tells."""
+    """(dtype, shape) of an array column; None for what its name does not state."""
     _, *more = encoding.split(":")
     try:
         dtype = _SCALARS[more[0]] if more else None
@@ -106,16 +106,16 @@ def _array_type(encoding: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | 
 
 def _decode_array(encoding: str, data: bytes) -> np.ndarray[Any, Any]:
     dtype, shape = _array_type(encoding)
-    at = 0
+    offset = 0
     try:
         if dtype is None:
             kind = {number: letter for letter, number in _KINDS.items()}[data[0] & 7]
-            dtype, at = np.dtype(f"<{kind}{data[0] >> 3}"), 1
+            dtype, offset = np.dtype(f"<{kind}{data[0] >> 3}"), 1
         if shape is None:
-            count, sizes = data[at] >> 2, _SHAPES[data[at] & 3]
-            end = at + 1 + count * sizes.itemsize
-            shape, at = tuple(np.frombuffer(data[at + 1 : end], sizes, count).tolist()), end
-        return np.frombuffer(data, dtype, offset=at).reshape(shape)
+            count, sizes = data[offset] >> 2, _SHAPES[data[offset] & 3]
+            end = offset + 1 + count * sizes.itemsize
+            shape, offset = tuple(np.frombuffer(data[offset + 1 : end], sizes, count).tolist()), end
+        return np.frombuffer(data, dtype, offset=offset).reshape(shape)
     except (KeyError, IndexError, ValueError, TypeError) as error:
         raise FormatError(f"the array is damaged: {error}") from error
 

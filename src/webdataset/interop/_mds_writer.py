@@ -62,7 +62,7 @@ class MDSSink(RecordSink):
             self._staged.publish()
 
     def abort(self) -> None:
-        """Throw everything away; in a remote store, where nothing can be renamed, shards without an index stay."""
+        """Discard everything; in a remote store, where nothing can be renamed, shards without an index stay."""
         if self._staged is not None:
             self._staged.discard()
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webdataset.codecs import check_size, read_npy_header
+from webdataset.codecs import check_size, open_member, read_npy_header
 from webdataset.errors import FormatError, TruncatedShard, UnsafeContent, Where, located
 
 from ._byte_ranges import ByteRanges
@@ -46,9 +46,9 @@ class Npz(Format):
 
 
 class _Array:
-    """The header of an array, and its rows out of a stream."""
+    """The header of an array, and its rows, read from a stream."""
 
-    def __init__(self, name: str, stream: Any, url: str, room: int) -> None:
+    def __init__(self, name: str, stream: Any, url: str, most: int) -> None:
         self.name, self._stream, self._url = name, stream, url
         try:
             self.shape, fortran, self.dtype = read_npy_header(stream)
@@ -64,9 +64,9 @@ class _Array:
         self._size = self.dtype.itemsize * math.prod(self.shape[1:])
         with located(shard=url):
             check_size(self._size)
-        if self.shape[0] * max(1, self._size) > room:
+        if self.shape[0] * max(1, self._size) > most:
             raise TruncatedShard(
-                f"the array {name} claims {self.shape[0]:,} rows of {self._size:,} bytes, and there are {room:,} bytes",
+                f"the array {name} claims {self.shape[0]:,} rows of {self._size:,} bytes, and there are {most:,} bytes",
                 Where(shard=url),
                 hint="copy it again",
             )
@@ -102,11 +102,11 @@ class _NpzFile(RecordFile):
             self._stream.seek(0)
             return [_Array("npy", self._stream, self._url, self._data.size)]
         infos = [info for info in self._zip.infolist() if info.filename.endswith(".npy")]
+        with located(shard=self._url):
+            streams = [opened.enter_context(open_member(self._zip, info)) for info in infos]
         return [
-            _Array(
-                info.filename.removesuffix(".npy"), opened.enter_context(self._zip.open(info)), self._url, _room(info)
-            )
-            for info in infos
+            _Array(info.filename.removesuffix(".npy"), stream, self._url, _largest_size(info))
+            for info, stream in zip(infos, streams, strict=True)
         ]
 
     @property
@@ -128,6 +128,6 @@ class _NpzFile(RecordFile):
         self._stream.close()
 
 
-def _room(info: zipfile.ZipInfo) -> int:
-    """How many bytes a member can have at most: what it claims, and what deflate can make of what is stored."""
+def _largest_size(info: zipfile.ZipInfo) -> int:
+    """The most bytes that a member can have: the smaller of what it claims and what deflate can unpack to."""
     return min(info.file_size, (info.compress_size + 1) * _MOST_PER_BYTE)

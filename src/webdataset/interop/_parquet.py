@@ -74,7 +74,7 @@ class _ParquetFile(RecordFile):
         data = ByteRanges(url)
         self._stream = data.stream()
         with recognized(self._stream, url, "a parquet file"):
-            # A local file is read by pyarrow itself, with two copies less.
+            # pyarrow reads a local file itself, without two copies of the bytes.
             self._file = pa.parquet.ParquetFile(data.path or self._stream, buffer_size=_PAGES, pre_buffer=False)
             self._schema = _checked_schema(self._file.schema_arrow, url)
 
@@ -94,7 +94,7 @@ class _ParquetFile(RecordFile):
                 if before + rows.num_rows > start:
                     yield from self._group(group, rows, before, max(0, start - before))
                 before += rows.num_rows
-            self._expect(len(self), before)
+            self._check_row_count(len(self), before)
 
     def _group(self, group: int, rows: Any, before: int, skip: int) -> Iterator[Record]:
         with located(shard=self._url):
@@ -115,7 +115,7 @@ class _ParquetFile(RecordFile):
                 offset = rows.column(0).file_offset or rows.column(0).data_page_offset
                 raise bad_record(f"{error}", self._url, before + number, offset, hint="copy the file again") from error
             if batch is None:
-                self._expect(rows.num_rows, number)
+                self._check_row_count(rows.num_rows, number)
                 return
             with located(shard=self._url):
                 check_unpacked(packed, batch.nbytes, "a row group")  # equal values are stored once
@@ -123,8 +123,8 @@ class _ParquetFile(RecordFile):
                 yield from rows_of(batch, max(0, skip - number))
             number += batch.num_rows
 
-    def _expect(self, rows: int, found: int) -> None:
-        """Refuse a file that has more or fewer rows than it says."""
+    def _check_row_count(self, rows: int, found: int) -> None:
+        """Refuse a file with another number of rows than it states."""
         if rows != found:
             raise bad_record(f"expected {rows} rows, got {found}", self._url, hint="copy the file again")
 
@@ -157,7 +157,7 @@ class _ArrowFile(RecordFile):
         before = 0
         with damage_of("the file", self._url):
             for batch in self._batches():
-                batch.validate(full=True)  # offsets and lengths are the file's own: pyarrow would follow them anywhere
+                batch.validate(full=True)  # pyarrow does not check the file's offsets and lengths when it uses them
                 for first in range(max(0, start - before), batch.num_rows, 64):
                     yield from rows_of(batch.slice(first, 64), 0)
                 before += batch.num_rows
@@ -199,7 +199,7 @@ def rows_of(batch: Any, skip: int) -> Iterator[Record]:
 
 
 def _values(column: Any, skip: int) -> list[Any]:
-    """The values of a column, from one of them on."""
+    """The values of a column from number `skip` on."""
     pa = require_pyarrow()
     part = column.slice(skip) if skip else column
     kind = part.type

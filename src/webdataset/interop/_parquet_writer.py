@@ -61,9 +61,9 @@ class ArrowSink(RecordSink):
         self._stream.close()
 
     def abort(self) -> None:
-        """Throw the file away."""
+        """Discard the file."""
         if self._writer is not None:
-            with suppress(Exception):  # what it still writes is thrown away too
+            with suppress(Exception):  # what it still writes is discarded too
                 self._writer.close()
         self._stream.abort()
 
@@ -75,11 +75,11 @@ class ArrowSink(RecordSink):
         known = set(self._schema.names)
         for number, row in enumerate(rows, self._written):
             if not known.issuperset(row):
-                raise self._misfit(number, min(set(row) - known), "is not in the first rows of the file")
+                raise self._misfit_error(number, min(set(row) - known), "is not in the first rows of the file")
         columns = [self._column(field, rows) for field in self._schema]
         self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
         self._written += len(rows)
-        self._pa.default_memory_pool().release_unused()  # it would keep several groups' worth
+        self._pa.default_memory_pool().release_unused()  # otherwise it keeps the memory of several groups
 
     def _column(self, field: Any, rows: list[Record]) -> Any:
         values: list[Any] = [row.get(field.name) for row in rows]
@@ -93,7 +93,9 @@ class ArrowSink(RecordSink):
             return self._pa.array(values, field.type)
         except (self._pa.ArrowInvalid, self._pa.ArrowTypeError, OverflowError) as error:
             number = next((n for n, value in enumerate(values) if not self._fits(value, field.type)), 0)
-            raise self._misfit(self._written + number, field.name, f"does not fit {field.type}: {error}") from error
+            raise self._misfit_error(
+                self._written + number, field.name, f"does not fit {field.type}: {error}"
+            ) from error
 
     def _fits(self, value: Any, kind: Any) -> bool:
         try:
@@ -134,7 +136,7 @@ class ArrowSink(RecordSink):
                 hint=f"map it to {name}.json or {name}.npy, so that it is stored as bytes",
             ) from error
 
-    def _misfit(self, number: int, name: str, what: str) -> EncodingError:
+    def _misfit_error(self, number: int, name: str, what: str) -> EncodingError:
         return EncodingError(
             f"row {number}: the field {what}",
             Where(field=name, shard=self._url),
@@ -143,7 +145,7 @@ class ArrowSink(RecordSink):
 
 
 def parquet_writer(compression: str) -> Writer:
-    """What begins a parquet file."""
+    """The function that begins a parquet file."""
     pa = require_pyarrow()
     return lambda stream, schema: pa.parquet.ParquetWriter(
         stream, schema, compression=compression, use_dictionary=False, write_statistics=False
@@ -151,12 +153,12 @@ def parquet_writer(compression: str) -> Writer:
 
 
 def ipc_writer(stream: Any, schema: Any) -> Any:
-    """What begins an Arrow file."""
+    """Begin an Arrow file."""
     return require_pyarrow().ipc.new_file(stream, schema)
 
 
 def plain(value: Any) -> Any:
-    """A value that pyarrow knows: arrays of more dimensions become lists of arrays.
+    """A value that pyarrow accepts: arrays of more dimensions become lists of arrays.
 
     >>> plain(np.arange(4).reshape(2, 2))
     [array([0, 1]), array([2, 3])]
@@ -184,7 +186,7 @@ def _media_kind(name: str) -> str | None:
 
 
 def _feature(kind: Any, pa: Any) -> Any:
-    """A column's type in the words of Hugging Face; None for what is not simple."""
+    """A column's type as Hugging Face describes it; None for types that are not simple."""
     if pa.types.is_list(kind):
         inner = _feature(kind.value_type, pa)
         return None if inner is None else {"feature": inner, "_type": "List"}

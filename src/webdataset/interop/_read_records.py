@@ -31,13 +31,13 @@ from ._sample_of_record import check_schema, counter_key, sample_of
 
 @dataclass(frozen=True)
 class ReadRecords(Source):
-    """Dicts such as `{"url": "a.tfrecord"}` in, samples out.
+    """A stage that turns dicts such as `{"url": "a.tfrecord"}` into the samples of these files.
 
     Attributes:
         format: how the files are read.
-        parts: the files of the dataset, for what its index says about them and for their numbers in keys.
+        parts: the files of the dataset, for the details in its index and for their numbers in keys.
         mapping: the fields of the samples; None yields records as the format has them.
-        handler: asked when a file cannot be read; the rest of the file is lost then.
+        handler: called when a file cannot be read; the rest of the file is lost then.
     """
 
     format: Format
@@ -47,7 +47,7 @@ class ReadRecords(Source):
     schema: Schema | None = None  # of the first file, which the others must have too
 
     def start(self, during: Pass) -> InFile:
-        """No file is open."""
+        """The progress before the first file."""
         return InFile()
 
     def run(self, items: Iterator[Any], at: InFile, /) -> Iterator[Record]:
@@ -121,7 +121,7 @@ class InFile(Progress):
         self.shard, self.taken = shard, 0
 
     def finish(self) -> None:
-        """Nothing of this file is left."""
+        """Note that this file was read completely."""
         self.shard, self.taken = None, 0
 
     @property
@@ -132,14 +132,14 @@ class InFile(Progress):
         return Origin(url_as_json(self.shard["url"]), self.taken - 1, -1)
 
     def save(self) -> Json:
-        """The file and a number."""
+        """The file, and how many of its records were taken."""
         if self.shard is None:
             return None
         shard = {name: value for name, value in self.shard.items() if isinstance(value, str | int | float | None)}
         return {"shard": {**shard, "url": url_as_json(self.shard["url"])}, "taken": self.taken}
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Become what was saved."""
+        """Restore what was saved."""
         if saved is not None:
             self.open({**saved["shard"], "url": url_from_json(saved["shard"]["url"])})
             self.taken = count_in(saved["taken"])

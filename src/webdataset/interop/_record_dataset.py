@@ -24,14 +24,14 @@ class TypedPipeline(DataPipeline, FluidInterface):
         return super().decode(*args, partial=partial, **options)
 
     def _counting_stages(self) -> list[Any]:
-        """Those that were added."""
+        """The stages that were added to the source."""
         return self.pipeline[self.pipeline.index(CheckEmpty()) + 1 :]
 
 
 class RecordDataset(TypedPipeline):
     """The samples of a dataset in another format, as a pipeline: `wds.interop.read("train-*.parquet").decode("rgb8")`.
 
-    `len` is exact where one rank reads, and `dataset[i]` reads one sample; both look at the files the first time. Ranks
+    `len` is exact where one rank reads, and `dataset[i]` reads one sample; both open all files the first time. Ranks
     and workers share the files, and take turns inside a file where there are more of them than files.
     """
 
@@ -56,7 +56,7 @@ class RecordDataset(TypedPipeline):
         return self.stage_of_records.mapping
 
     def _source_items(self) -> int | None:
-        """How many records there are; of those that several ranks share, each may get another number."""
+        """The number of records, if one rank reads them all: ranks that share them may get different numbers."""
         known = world.current().ranks == 1 and self.stage_of_records.handler is reraise_exception
         return sum(self._lengths) if known else None
 
@@ -88,7 +88,7 @@ class RecordDataset(TypedPipeline):
 
 
 class _LastOpened:
-    """The file that was read last: neighbours are often asked for together, and some formats look at it when opened."""
+    """Keeps the file open that was read last: the next sample is often in it, and some formats read it to open it."""
 
     def __init__(self) -> None:
         self._url: str | None = None
@@ -130,10 +130,10 @@ def read(
     Args:
         source: paths or URLs as `WebDataset` takes them, or the directory of a dataset.
         format: its name (`"tfrecord"`), or an object with options (`TFRecord(check=False)`); None goes by the suffix.
-        mapping: `"image/encoded:jpg,label:cls"`. None guesses one from the first records (`dataset.mapping` tells it);
+        mapping: `"image/encoded:jpg,label:cls"`. None guesses one from the first records (it is `dataset.mapping`);
             False yields records as they are.
         key: the field that the key of a sample is taken from; by default a counter.
-        handler: asked when a file cannot be read.
+        handler: called when a file cannot be read.
         shardshuffle: read the files in a new order each epoch.
     """
     kind = find_format(format, source)

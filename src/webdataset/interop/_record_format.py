@@ -1,4 +1,4 @@
-"""What a format is: parts that can be read as records, and a sink that takes samples.
+"""The classes of a format: parts that are read as records, and a sink that writes samples.
 
 A record is a dict: names as the format has them, values as Python and NumPy have them. A part is one file of a dataset
 (a TFRecord file, a parquet file, a shard of MDS). Everything that differs between formats is in a subclass of `Format`;
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 from webdataset import shards, stores
+from webdataset.address import like
 from webdataset.errors import FormatError, SpecError, UnsafeContent, WebDatasetError, Where, add_where
 from webdataset.redact import hides_secrets
 from webdataset.stores import close_or_abort
@@ -25,7 +26,7 @@ Schema = dict[str, str]  # name of a field → its type in the words of the form
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of a dataset, with what the dataset's own index says about it.
+    """One file of a dataset, with its entry in the dataset's own index.
 
     >>> Part("train-00000.parquet").url
     'train-00000.parquet'
@@ -35,7 +36,7 @@ class Part:
     details: Any = None
 
 
-class RecordFile(ABC):
+class RecordFile(stores.Closing, ABC):
     """One part, open for reading."""
 
     @abstractmethod
@@ -60,14 +61,8 @@ class RecordFile(ABC):
         """The fields and their types, where the file itself states them."""
         return None
 
-    def close(self) -> None:  # noqa: B027 - most formats have something to release, not all
+    def close(self) -> None:
         """Release what is open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class IndexedFile(RecordFile):
@@ -77,7 +72,7 @@ class IndexedFile(RecordFile):
 
     @abstractmethod
     def record(self, number: int) -> Record:
-        """The record with this number, which is one of those that there are."""
+        """The record with this number, which is in range."""
 
     def records(self, start: int = 0) -> Iterator[Record]:
         """The records from number `start` on."""
@@ -92,7 +87,7 @@ class IndexedFile(RecordFile):
 
 
 class RecordSink(Protocol):
-    """Samples in, one published file or directory out: whole after `close()`, or not at all."""
+    """Writes samples to one file or directory, which `close()` publishes complete; otherwise it never appears."""
 
     @abstractmethod
     def write(self, sample: Record) -> int:
@@ -104,7 +99,7 @@ class RecordSink(Protocol):
 
     @abstractmethod
     def abort(self) -> None:
-        """Throw away what has not been published."""
+        """Discard what has not been published."""
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +113,7 @@ class Format(ABC):
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
-    by_extension: ClassVar[bool] = False  # a field's type is told by its name, as in tar shards
+    by_extension: ClassVar[bool] = False  # a field's type is given by its name, as in tar shards
     repeated: ClassVar[bool] = False  # every value is a list; one value is a list of one
     directory: ClassVar[bool] = False  # a dataset is a directory, and is written as a whole
 
@@ -140,17 +135,17 @@ class Format(ABC):
         raise SpecError(f"{self.name} cannot be written", Where(shard=url), hint="choose another format to write")
 
 
-def training_parts(source: Any, is_one: Callable[[str], object], tests: str) -> list[Part]:
+def training_parts(source: Any, is_part: Callable[[str], object], tests: str) -> list[Part]:
     """The files that are named, or those of a directory: without those that begin with `tests`, if there are others."""
     urls = shards.expand(source)
-    if len(urls) == 1 and not is_one(urls[0]):
-        found = [url for url in stores.list_urls(f"{urls[0].rstrip('/')}/*") if is_one(url)]
+    if len(urls) == 1 and not is_part(urls[0]):
+        found = [url for url in stores.list_urls(like(urls[0], f"{urls[0].rstrip('/')}/*")) if is_part(url)]
         urls = [url for url in found if not url.rpartition("/")[2].startswith(tests)] or found
     return [Part(url) for url in urls]
 
 
 def reason(error: Exception) -> str:
-    """What an error says, without the place that the caller knows better.
+    """The message of an error, without its location, which the caller adds.
 
     >>> reason(FormatError("the array is damaged", Where(offset=3))), reason(KeyError("x"))
     ('the array is damaged', "KeyError: 'x'")
@@ -162,9 +157,9 @@ def reason(error: Exception) -> str:
 
 @contextmanager
 def damage_of(what: str, url: str, number: int | None = None) -> Iterator[None]:
-    """Whatever content makes Python or a library raise becomes an error that names the file.
+    """Turn every exception inside the block into an error that names the file.
 
-    Every class of exceptions: no library documents which ones damaged files raise.
+    All classes of exceptions: no library documents which ones it raises for damaged files.
 
     >>> with damage_of("the index", "data/index.json"):
     ...     {}["shards"]
@@ -217,7 +212,7 @@ def check_equal_rows(lengths: dict[str, int | None], url: str, hint: str) -> Non
 
 
 def raise_undecodable(error: Exception, what: str, url: str, number: int, offset: int) -> NoReturn:
-    """Whatever a decoder raised becomes an error that names the record; what is refused as unsafe stays that."""
+    """Turn an exception of a decoder into an error that names the record; `UnsafeContent` keeps its class."""
     if isinstance(error, UnsafeContent):
         add_where(error, shard=url, offset=offset)
         raise error
@@ -232,5 +227,5 @@ def bad_record(
     >>> print(bad_record("the checksum does not match", "a.tfrecord", 3, 512))
     record 3: the checksum does not match – a.tfrecord, byte 512
     """
-    told = what if number is None else f"record {number}: {what}"
-    return FormatError(told, Where(shard=url, offset=offset), hint=hint)
+    text = what if number is None else f"record {number}: {what}"
+    return FormatError(text, Where(shard=url, offset=offset), hint=hint)

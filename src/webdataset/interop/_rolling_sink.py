@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"%\d*d")
 
 
 def is_series(target: str) -> bool:
-    """Whether the name has a place for a number.
+    """Whether the name has a placeholder for a number.
 
     >>> is_series("train-%06d.tar"), is_series("50%.tar")
     (True, False)
@@ -35,8 +35,8 @@ class RollingSink(RecordSink):
     >>> sink.files
     ['memory://rolling/00.tar', 'memory://rolling/01.tar']
 
-    A file is published when it is full, or when the sink is closed. When the `with` block raises, the file at work is
-    thrown away.
+    A file is published when it is full, or when the sink is closed. When the `with` block raises, the current file is
+    discarded.
 
     Args:
         format: what to write.
@@ -71,17 +71,17 @@ class RollingSink(RecordSink):
         return size
 
     def abort(self) -> None:
-        """Throw the file at work away."""
+        """Discard the current file."""
         sink, self._sink = self._sink, None
         if sink is not None:
             sink.abort()
 
     def _url(self) -> str:
-        """The address of the file at work."""
+        """The address of the current file."""
         return self._target % len(self.files) if self._rolls else self._target
 
     def close(self) -> None:
-        """Publish the file at work."""
+        """Publish the current file."""
         if self._sink is None:
             return
         try:

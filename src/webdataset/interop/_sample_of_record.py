@@ -1,4 +1,4 @@
-"""Records → samples: which files, which mapping, which key, and that all files have the same fields."""
+"""Records → samples: find the files, the mapping and the keys, and check that all files have the same fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_AT_BYTES = 16 << 20
 
 
 def listed_parts(kind: Format, source: Any) -> list[Part]:
-    """The parts of a dataset; none is an error."""
+    """The parts of a dataset; an error if there are none."""
     parts = kind.parts(source)
     if not parts:
         raise SpecError(f"{source!r} names no files", hint="check the path")
@@ -37,19 +37,19 @@ def find_mapping(
     by_extension: bool,
     schema: Schema | None = None,
 ) -> FieldMapping:
-    """The mapping that was asked for, or a guess from the first records. `schema` is that of the first file."""
+    """The mapping of the user, or a guess from the first records. `schema` is that of the first file."""
     if mapping is not None:
         fields = FieldMapping.of(mapping)
     else:
         by_extension = by_extension and not kind.by_extension
         with located(shard=parts[0].url):
-            fields = guess_mapping(_first(kind, parts), by_extension=by_extension, repeated=kind.repeated)
+            fields = guess_mapping(_first_records(kind, parts), by_extension=by_extension, repeated=kind.repeated)
         logger.info("no mapping was given, this one is used: %s", fields)
     return with_known_key(fields, key, schema, parts[0].url)
 
 
 def with_known_key(fields: FieldMapping, key: str | None, names: Iterable[str] | None, url: str) -> FieldMapping:
-    """The mapping with the key taken from a field. One of a name that no record has is refused, where all are known."""
+    """The mapping with the key taken from a field. An unknown field is an error, if the names of all are known."""
     fields = fields.with_key(key)
     known = None if names is None else sorted(names)
     unknown = [pair.source for pair in fields.pairs if known is not None and pair.source not in known]
@@ -62,8 +62,8 @@ def with_known_key(fields: FieldMapping, key: str | None, names: Iterable[str] |
     return fields
 
 
-def _first(kind: Format, parts: list[Part]) -> list[Record]:
-    """Some records of the first file that has any, few if they are large."""
+def _first_records(kind: Format, parts: list[Part]) -> list[Record]:
+    """Some records of the first file that has any, fewer if they are large."""
     found: list[Record] = []
     size = 0
     for part in parts:
@@ -82,7 +82,7 @@ def _first(kind: Format, parts: list[Part]) -> list[Record]:
 
 
 def counter_key(part: int, number: int, parts: int) -> str:
-    """The key of a record that brings none; the same however many processes convert.
+    """The key of a record without one; the same for any number of processes.
 
     >>> counter_key(0, 17, 1), counter_key(2, 17, 8)
     ('000000017', '000002-000000017')

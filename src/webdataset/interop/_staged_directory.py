@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from webdataset.errors import StoreError, Where
+from webdataset.stores import lock_folder, sweep_folder, temporary_prefix
 
 
 class StagedDirectory:
-    """A directory beside its place, renamed when it is complete.
+    """A temporary directory beside the target, renamed to it when it is complete.
 
     >>> place = Path(tempfile.mkdtemp()) / "data"
     >>> staged = StagedDirectory(str(place))
@@ -23,7 +24,7 @@ class StagedDirectory:
 
     Args:
         path: the directory to make.
-        replaceable: asked with the names in a directory that exists already whether it may be replaced.
+        replaceable: called with the names in a directory that exists already: whether it may be replaced.
     """
 
     def __init__(self, path: str, replaceable: Callable[[list[str]], bool] = lambda names: not names) -> None:
@@ -32,10 +33,13 @@ class StagedDirectory:
         if os.path.exists(self._target) and (names is None or not replaceable(names)):
             raise StoreError("the directory exists already", Where(shard=path), hint="remove it, or name another")
         self._target.parent.mkdir(parents=True, exist_ok=True)
-        self.work = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
+        sweep_folder(str(self._target.parent), {self._target.name})
+        prefix = temporary_prefix(self._target.name)
+        self.work = Path(tempfile.mkdtemp(prefix=prefix, suffix=".part", dir=self._target.parent))
+        self._lock = lock_folder(str(self.work))
 
     def publish(self) -> None:
-        """Put the directory in its place; what was there is removed."""
+        """Rename the directory to the target, whose former content is removed."""
         self.work.chmod(0o777 & ~_umask())
         if os.path.exists(self._target):
             aside = self.work.with_name(f"{self.work.name}.old")
@@ -44,9 +48,11 @@ class StagedDirectory:
             shutil.rmtree(aside)
         else:
             self.work.rename(self._target)
+        os.close(self._lock)
 
     def discard(self) -> None:
-        """Throw it away."""
+        """Remove the temporary directory."""
+        os.close(self._lock)
         shutil.rmtree(self.work, ignore_errors=True)
 
 

@@ -16,7 +16,7 @@ from ._record_format import Format, Part, Record, RecordFile, RecordSink
 
 @dataclass(frozen=True)
 class Tar(Format):
-    """Tar shards. Fields are bytes, and their extensions tell their types.
+    """Tar shards. Fields are bytes, and their extensions determine their types.
 
     Attributes:
         index: store an index beside each shard that is written.

@@ -29,72 +29,74 @@ _PIECE = 1 << 20
 def scan_tfrecord(url: str) -> np.ndarray[Any, Any]:
     """(offset, length with framing) of every record of an uncompressed file.
 
-    Only the headers are read where the file is local; elsewhere the whole file passes by once.
+    Only the headers of a local file are read; any other file is read once as a whole.
     """
     crc = crc32c_function()
     extents: list[tuple[int, int]] = []
-    at = 0
+    offset = 0
     with closing(stores.open_read(url)) as stream:
         seek = stream.seek if stores.is_local(url) is not None else None
         while header := stores.read_fully(stream, HEADER.size):
-            length = _checked_length(header, url, len(extents), at, crc)
+            length = _checked_length(header, url, len(extents), offset, crc)
             if seek is not None:
-                seek(at + length + FRAMING - 1)
+                seek(offset + length + FRAMING - 1)
                 whole = len(stream.read(1)) == 1
             else:
                 whole = _skip(stream, length + 4) == length + 4
             if not whole:
-                raise _cut(url, len(extents), at)
-            extents.append((at, length + FRAMING))
-            at += length + FRAMING
+                raise _truncated(url, len(extents), offset)
+            extents.append((offset, length + FRAMING))
+            offset += length + FRAMING
     return np.array(extents, np.int64).reshape(-1, 2)
 
 
 def compression_of(head: bytes, crc: Any) -> Compression | None:
-    """How a file that begins like this is compressed: it is not when its first length has the right checksum."""
+    """The compression of a file with this beginning; None if the checksum of its first length is right."""
     if len(head) == HEADER.size and masked(crc(head[:8])) == HEADER.unpack(head)[1]:
         return None
     return find_compression(head) or (ZLIB if head.startswith(ZLIB.magic) else None)
 
 
-def read_frames(stream: Any, url: str, at: int, number: int, crc: Any, check: Any) -> Iterator[tuple[int, bytes]]:
+def read_frames(stream: Any, url: str, offset: int, number: int, crc: Any, check: Any) -> Iterator[tuple[int, bytes]]:
     """(offset, payload) of every frame of a stream that begins with frame `number` at byte `at`.
 
     `check` is the CRC function for payloads, or None.
     """
     while header := stores.read_fully(stream, 12):
-        length = _checked_length(header, url, number, at, crc)
+        length = _checked_length(header, url, number, offset, crc)
         payload = stores.read_fully(stream, length)
         stored = stores.read_fully(stream, 4)
         if len(payload) != length or len(stored) != 4:
-            raise _cut(url, number, at)
+            raise _truncated(url, number, offset)
         if check is not None and masked(check(payload)) != int.from_bytes(stored, "little"):
-            raise bad_record("the checksum does not match the data", url, number, at, hint="copy the file again")
-        yield at, payload
-        at += length + FRAMING
+            raise bad_record("the checksum does not match the data", url, number, offset, hint="copy the file again")
+        yield offset, payload
+        offset += length + FRAMING
         number += 1
 
 
-def _checked_length(header: bytes, url: str, number: int, at: int, crc: Any) -> int:
+def _checked_length(header: bytes, url: str, number: int, offset: int, crc: Any) -> int:
     if len(header) != HEADER.size:
-        raise _cut(url, number, at)
+        raise _truncated(url, number, offset)
     length, stored = HEADER.unpack(header)
     if masked(crc(header[:8])) != stored:
         raise bad_record(
             "the checksum of its length does not match",
             url,
             number,
-            at,
+            offset,
             hint="the file is damaged, or is not a TFRecord file",
         )
-    with located(shard=url, offset=at):
-        check_size(length)  # before memory is asked for
+    with located(shard=url, offset=offset):
+        check_size(length)  # before memory is allocated
     return int(length)
 
 
-def _cut(url: str, number: int, at: int) -> TruncatedShard:
+def _truncated(url: str, number: int, offset: int) -> TruncatedShard:
     return TruncatedShard(
-        f"record {number}: the file ends inside this record", Where(shard=url, offset=at), hint="copy the file again"
+        f"record {number}: the file ends inside this record",
+        Where(shard=url, offset=offset),
+        hint="copy the file again",
     )
 
 
@@ -126,7 +128,7 @@ class _Rewound:
 
 
 def _skip(stream: Any, size: int) -> int:
-    """Read `size` bytes and forget them; how many there were."""
+    """Read and discard `size` bytes; returns how many there were."""
     missing = size
     while missing and (piece := stream.read(min(missing, _PIECE))):
         missing -= len(piece)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from webdataset import stores
+from webdataset.address import like
 from webdataset.errors import FormatError, ShardNotFound, StaleIndex, Where
 
 from ._tfrecord_frames import scan_tfrecord
@@ -26,7 +27,7 @@ def write_tfrecord_index(url: str, index: str | None = None) -> str:
     >>> stores.read_range(write_tfrecord_index("memory://docs/b.tfrecord"), 0, 11)
     b'0 30\n30 30\n'
     """
-    target = index if index is not None else _stem(url) + _SUFFIXES[0]
+    target = index if index is not None else like(url, _stem(url) + _SUFFIXES[0])
     stores.write_bytes(target, index_text(scan_tfrecord(url)))
     return target
 
@@ -41,11 +42,11 @@ def index_text(extents: np.ndarray[Any, Any]) -> bytes:
 
 
 def load_tfrecord_index(url: str, index: str | None) -> np.ndarray[Any, Any] | None:
-    """The index of a file, checked against its size; None if there is none and none was named."""
+    """The index of a file, checked against its size; None if there is none and `index` does not name one."""
     if index is not None:
         name = index.replace("*", _stem(url).rpartition("/")[2])
         return _checked(name, url)
-    if stores.is_local(url) is None:  # asking a remote store for files that are rarely there costs two round trips
+    if stores.is_local(url) is None:  # requests for files that rarely exist would cost two round trips
         return None
     for name in (*(_stem(url) + suffix for suffix in _SUFFIXES), *(url + suffix for suffix in _SUFFIXES)):
         try:

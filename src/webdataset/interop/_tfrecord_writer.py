@@ -53,7 +53,7 @@ class TFRecordSink(RecordSink):
         self._stream.close()
 
     def abort(self) -> None:
-        """Throw the file away."""
+        """Discard the file."""
         self._stream.abort()
 
 
@@ -84,7 +84,7 @@ def as_feature(name: str, value: Any) -> Feature:
 
 
 def _from_dict(name: str, value: dict[Any, Any]) -> Feature:
-    """A dict of numbered arrays is a feature list that was kept as `.npz`; any other one must be named `.json`."""
+    """A dict of numbered arrays is a feature list that was stored as `.npz`; other dicts must be named `.json`."""
     if list(value) == [f"{number:06d}" for number in range(len(value))] and extension_of(name) != "json":
         return Steps(as_feature(name, step) for step in value.values())
     return [encode_field(_required(name, "json"), value)]

@@ -30,23 +30,23 @@ def reader_args(urls: Any, index: str | os.PathLike[str] | None = None) -> Reade
         urls: shards, as `WebDataset` takes them. DALI reads local files and `s3://`.
         index: a local directory for the indexes; None puts them beside local shards.
     """
-    place = None if index is None else os.fspath(index)
-    if place is not None:
-        if stores.is_local(place) is None:
-            raise SpecError(f"{place} is not a local directory", hint="DALI reads indexes from the local disk only")
-        Path(place).mkdir(parents=True, exist_ok=True)
+    folder = None if index is None else stores.as_address(index)
+    if folder is not None:
+        if stores.is_local(folder) is None:
+            raise SpecError(f"{folder} is not a local directory", hint="DALI reads indexes from the local disk only")
+        Path(folder).mkdir(parents=True, exist_ok=True)
     paths, indexes = [], []
     for url in shards.expand(urls):
         scheme = stores.scheme_of(url)
         if scheme not in _READABLE:
             raise SpecError(f"DALI cannot read {scheme}:", Where(shard=url), hint="copy the shards to a local disk")
         local = stores.is_local(url) if scheme in {"", "file"} else None
-        if local is None and place is None:
+        if local is None and folder is None:
             raise SpecError(
                 "DALI needs local indexes for remote shards", Where(shard=url), hint="name a directory: index="
             )
-        if load_index(url, place) is None:
-            save_index(build_index(url), url, place)
+        if load_index(url, folder) is None:
+            save_index(build_index(url), url, folder)
         paths.append(local or url)
-        indexes.append(index_url(url, place))
+        indexes.append(index_url(url, folder))
     return {"paths": paths, "index_paths": indexes}

@@ -1,9 +1,9 @@
-"""The public project's module names: what was imported from there can be imported from here.
+"""The public project's module names: its imports work with this package.
 
-In comes code written for other versions, with their names and call forms; out goes the library itself, called through
-them. This folder is put on the path of the package, so that `legacy/filters.py` is `webdataset.filters`. It holds
-imports and thin adapters only, and no other package imports from it. (`webdataset.handlers`, `webdataset.cache` and
-`webdataset.pipeline` are packages of their own, and carry the public names of those modules themselves.)
+In: names and call forms of other versions. Out: this library, called through them. This folder is on the path of the
+package, so that `legacy/filters.py` is `webdataset.filters`. It has imports and thin adapters only, and no other
+package imports from it. (`webdataset.handlers`, `webdataset.cache` and `webdataset.pipeline` are packages of their own,
+which have the public names of those modules.)
 
 * `autodecode.py`, `compat.py`, `extradatasets.py`, `filters.py`, `gopen.py`, `mix.py`, `multi.py`, `pytorch.py`,
   `shardlists.py`, `tariterators.py`, `tenbin.py`, `utils.py`, `writer.py`: the modules of the 1.0 series

@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # `wds.gopen` and `wds.mix` as type checkers see them: module
     mix: _Mix
 
 
-def make_live(module: str, **properties: property) -> None:
-    """Give a module delegating attributes.
+def make_live(module: str, **members: Any) -> None:
+    """Add properties and methods to a module.
 
     >>> import sys, types
     >>> switch, sys.modules["lamp"] = {"on": False}, types.ModuleType("lamp")
@@ -40,7 +40,8 @@ def make_live(module: str, **properties: property) -> None:
     >>> switch, sys.modules.pop("lamp").lit
     ({'on': True}, True)
     """
-    _become(module, properties)
+    loaded = sys.modules[module]
+    loaded.__class__ = type(type(loaded).__name__, (type(loaded),), members)
 
 
 def make_callable(module: str, function: str) -> None:
@@ -60,9 +61,4 @@ def make_callable(module: str, function: str) -> None:
     def reduce(self: ModuleType) -> tuple[Any, ...]:
         return importlib.import_module, (self.__name__,)
 
-    _become(module, {"__call__": call, "__reduce__": reduce})
-
-
-def _become(module: str, members: dict[str, Any]) -> None:
-    here = sys.modules[module]
-    here.__class__ = type(type(here).__name__, (type(here),), members)
+    make_live(module, __call__=call, __reduce__=reduce)

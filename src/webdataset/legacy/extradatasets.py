@@ -1,4 +1,4 @@
-"""`webdataset.extradatasets`: datasets around datasets."""
+"""`webdataset.extradatasets`: datasets that wrap other datasets."""
 
 from __future__ import annotations
 

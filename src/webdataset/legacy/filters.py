@@ -64,7 +64,7 @@ def compose(*args: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def pipeline(source: Iterable[Any], *args: Callable[[Any], Any]) -> Iterator[Any]:
-    """A stream taken through stages.
+    """Apply stages to a stream.
 
     >>> list(pipeline(["1", "2"], map(int), slice(1)))
     [1]

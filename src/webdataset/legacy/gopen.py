@@ -1,4 +1,4 @@
-"""`webdataset.gopen`: open anything. The module itself can be called, as the function that hides it elsewhere can."""
+"""`webdataset.gopen`: open anything. The module itself can be called, like the function of the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`webdataset.mix`: several datasets as one. The module itself can be called, as the function in it."""
+"""`webdataset.mix`: several datasets as one. The module itself can be called, like the function in it."""
 
 from __future__ import annotations
 

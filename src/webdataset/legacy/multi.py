@@ -27,12 +27,12 @@ class MultiLoader:
     >>> sorted(MultiLoader(dataset, workers=2))
     [0, 1, 2, 3, 4, 5]
 
-    A worker that dies, by whatever cause, is an error; nothing waits for it.
+    A worker that dies, for any reason, is an error; the loader never waits for it.
 
     Args:
-        dataset: anything that can be iterated; every worker iterates over its own copy and knows its number.
+        dataset: anything that can be iterated; every worker iterates over its own copy, with its own worker number.
         workers: how many.
-        verbose: accepted; there is nothing to print.
+        verbose: accepted; nothing is printed.
         nokill: leave the workers of an earlier iteration alone when a new one starts.
         prefix: accepted; no socket files are left anywhere.
     """
@@ -82,9 +82,9 @@ class MultiLoader:
 
     def _start(self, number: int) -> tuple[BaseProcess, Connection]:
         receiver, sender = multiprocessing.Pipe(duplex=False)
-        place = world.current()
-        part = world.World(place.rank, place.ranks, number, self.workers)
-        arguments = (Parent.here(), self.dataset, part, sender)
+        current = world.current()
+        reader = world.World(current.rank, current.ranks, number, self.workers)
+        arguments = (Parent.here(), self.dataset, reader, sender)
         process = multiprocessing.Process(target=_work, args=arguments, daemon=True)
         process.start()
         sender.close()  # so that the worker's end is the only one, and its death is seen here
@@ -112,9 +112,9 @@ def _receive(channels: dict[Connection, BaseProcess]) -> Iterator[Any]:
                 yield value
 
 
-def _work(parent: Parent, dataset: Iterable[Any], part: world.World, sender: Connection) -> None:
+def _work(parent: Parent, dataset: Iterable[Any], reader: world.World, sender: Connection) -> None:
     end_with(parent)
-    with world.pretend(part):
+    with world.pretend(reader):
         try:
             for item in dataset:
                 sender.send((_ITEM, item))

@@ -97,7 +97,7 @@ class Processor(Composable, FluidInterface):
 
 
 class ResizedDataset(DataPipeline, FluidInterface):
-    """A dataset whose epochs have `length` items, going on where the last one stopped, and a nominal length.
+    """A dataset whose epochs have `length` items, each from where the last one stopped, and a nominal length.
 
     >>> dataset = ResizedDataset([0, 1, 2], length=2)
     >>> list(dataset), list(dataset), len(dataset)
@@ -137,7 +137,7 @@ class MultiDataset(MultiLoader):
         dataset: anything that can be iterated.
         workers: how many processes.
         output_size: accepted; the pipes between the processes are the buffer.
-        nominal: the answer to `len()`.
+        nominal: the value of `len()`.
         pin_memory: accepted; the training loop moves data to a device.
     """
 
@@ -170,7 +170,7 @@ class PytorchShardList(DataPipeline):
         shuffle: read the shards in a new order each epoch.
         split_by_worker: every worker process gets a part.
         split_by_node: every rank gets a part.
-        verbose: accepted; there is nothing to print.
+        verbose: accepted; nothing is printed.
     """
 
     def __init__(
@@ -288,7 +288,7 @@ def lru_cleanup(
     keyfn: Callable[[str], float] = os.path.getctime,
     verbose: bool = False,
 ) -> None:
-    """Delete the files of a directory that were not used for longest, until the rest fits.
+    """Delete the least recently used files of a directory, until the rest fits.
 
     >>> import tempfile
     >>> from pathlib import Path

@@ -1,4 +1,4 @@
-"""`webdataset.pytorch`: what torch has, or names that say that torch is missing. Importing it imports torch."""
+"""`webdataset.pytorch`: names of torch, or stand-ins without torch. Importing it imports torch."""
 
 from __future__ import annotations
 

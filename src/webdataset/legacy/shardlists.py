@@ -1,4 +1,4 @@
-"""`webdataset.shardlists`: sources of shards, and who reads which."""
+"""`webdataset.shardlists`: sources of shards, and splitters."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ __all__ = ["default_rng", "pipelinefilter"]
 __all__ += shards.__all__
 
 default_rng = random.Random()
-"""For programs that import it; nothing here draws from it, because every order follows from a seed."""
+"""For programs that import it; this package does not use it, because every order follows from a seed."""

@@ -1,7 +1,7 @@
 """`webdataset.tariterators`: from shards to samples, step by step.
 
-Programs put their own function in the place of one of these steps, by passing it on or by assigning to this module's
-name; `tarfile_samples` and `tarfile_to_samples` use what is there. While nothing was replaced they read in one go.
+Programs replace one of these steps by their own function, by passing it on or by assigning to the name in this module;
+`tarfile_samples` and `tarfile_to_samples` use the current functions. If none was replaced, they read in one step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _META = "__[^/]*__($|/)"
 
 
 class EndOfShard(dict[str, Any]):
-    """An empty dict that can be asked for a member's name and data.
+    """An empty dict that can be recording for a member's name and data.
 
     >>> end = EndOfShard()
     >>> end == {}, bool(end), end["fname"], end["data"]
@@ -77,7 +77,7 @@ def shardlist(urls: Any, *, shuffle: bool = False) -> Iterator[Sample]:
 
 
 def valid_sample(sample: Any) -> bool:
-    """Whether it holds something and is not marked as bad.
+    """Whether a sample has entries and is not marked as bad.
 
     >>> valid_sample({"txt": b""}), valid_sample({}), valid_sample({"txt": b"", "__bad__": True})
     (True, False, False)
@@ -122,7 +122,7 @@ def tar_file_iterator(
         for member in read_members(fileobj, rename=wanted, limit=limit):
             yield {"fname": member.name, "data": member.data}
     except Exception as error:
-        handler(error)  # after the failure nothing can be read, whatever the answer is
+        handler(error)  # its result has no effect: nothing can be read after the failure
     finally:
         getattr(fileobj, "close", lambda: None)()
 
@@ -150,7 +150,7 @@ def tar_file_expander(
     rename_files: Callable[[str], str] | None = None,
     eof_value: Any = EndOfShard(),  # noqa: B008  # never changed
 ) -> Iterator[Sample]:
-    r"""The files of all shards, with `__url__`; between two shards comes an empty dict.
+    r"""The files of all shards, with `__url__`; an empty dict follows the files of each shard.
 
     >>> list(tar_file_expander([{"url": "empty.tar", "stream": b"\0" * 1024}]))
     [{}]
@@ -158,21 +158,21 @@ def tar_file_expander(
     `eof_value` comes after the files of every shard, also of one that failed; None leaves it out.
     """
     for shard in data:
-        asked = _Asked(handler, shard["url"])
+        recording = _RecordingHandler(handler, shard["url"])
         about = {"__url__": shard["url"]}
         if "local_path" in shard:
             about["__local_path__"] = shard["local_path"]
-        with closing(tar_file_iterator(shard["stream"], _META, asked, select_files, rename_files)) as files:
+        with closing(tar_file_iterator(shard["stream"], _META, recording, select_files, rename_files)) as files:
             for file in files:
                 yield {**file, **about}
         if eof_value is not None:
-            yield EndOfShard(broken=True) if asked.failed and eof_value == {} else eof_value
-        if asked.stop:
+            yield EndOfShard(broken=True) if recording.failed and eof_value == {} else eof_value
+        if recording.stop:
             return
 
 
-class _Asked:
-    """Passes a failure on to the handler, once, and remembers the answer."""
+class _RecordingHandler:
+    """A handler that calls another one and stores its result."""
 
     def __init__(self, handler: Handler, url: str) -> None:
         self._handler = handler
@@ -220,7 +220,7 @@ def group_by_keys(
                 gatherer.feed(Run(0, True, file["data"], [file["fname"]], [0], [0], [len(file["data"])]), finished)
         except EndOfStreamError:
             ended = True
-        except Exception as error:  # the handler was asked already; first what was finished before
+        except Exception as error:  # the handler was called already; finished samples are yielded first
             failed.append(error)
         yield from filter(valid_sample, finished.samples)
         if ended:

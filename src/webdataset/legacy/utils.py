@@ -1,11 +1,10 @@
-"""`webdataset.utils`: what the public library keeps under this name."""
+"""`webdataset.utils`: the public library's module of this name."""
 
 from __future__ import annotations
 
 import functools
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 from webdataset import config
 from webdataset.errors import ObsoleteException, SpecError
 from webdataset.pipeline import PipelineStage
+from webdataset.redact import warn
 from webdataset.shards import (
     compute_sample_weights,
     fnmatch_with_braces,
@@ -53,7 +53,7 @@ enforce_security: bool
 
 
 def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int = sys.maxsize) -> Iterator[Any]:
-    """Go through a loader so many times, taking at most `nbatches` items of each pass.
+    """Iterate over a loader so many times, taking at most `nbatches` items of each pass.
 
     >>> list(repeatedly0([1, 2, 3], nepochs=2, nbatches=2))
     [1, 2, 1, 2]
@@ -63,7 +63,7 @@ def repeatedly0(loader: Iterable[Any], nepochs: int = sys.maxsize, nbatches: int
         for item in islice(loader, nbatches):
             empty = False
             yield item
-        if empty:  # a pass without items would be followed by another one like it
+        if empty:  # further passes would have no items either
             return
 
 
@@ -76,7 +76,7 @@ make_live(
 
 
 def is_iterable(obj: Any) -> bool:
-    """Whether it can be iterated and is not text.
+    """Whether an object can be iterated and is not text.
 
     >>> is_iterable([1]), is_iterable("text"), is_iterable(1)
     (True, False, False)
@@ -85,7 +85,7 @@ def is_iterable(obj: Any) -> bool:
 
 
 def lookup_sym(sym: str, modules: Sequence[str]) -> Any:
-    """The first thing of this name in some modules, or None.
+    """The first object of this name in some modules, or None.
 
     >>> lookup_sym("add", ["math", "operator"])
     <built-in function add>
@@ -110,6 +110,7 @@ def deprecated(arg: Any = None) -> Any:
     >>> @deprecated("use new()")
     ... def old():
     ...     return 1
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     _ = old()
@@ -125,7 +126,7 @@ def _deprecated(function: Callable[..., Any], *, reason: str | None) -> Callable
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         text = f"Call to deprecated function {function.__name__}."
-        warnings.warn(text if reason is None else f"{text} Reason: {reason}", DeprecationWarning, stacklevel=2)
+        warn(text if reason is None else f"{text} Reason: {reason}", DeprecationWarning, stacklevel=2)
         return function(*args, **kwargs)
 
     return call

@@ -1,8 +1,8 @@
 """Batches on a device, each copied there while the program uses the one before.
 
-A stream of its own copies them out of pinned memory, beside the work that the program has given to the device. When a
-batch is handed over, the program's stream is told to wait for its copy; the program itself does not wait. What was
-copied ahead has not been handed over: a checkpoint does not know of it, and an error is kept until its turn.
+A stream of its own copies them out of pinned memory, while the device does the work of the program. When a batch is
+yielded, the program's stream waits for its copy; the program itself does not wait. Batches that were copied ahead were
+not yielded: a checkpoint does not count them, and an error is raised after the batches before it.
 """
 
 from __future__ import annotations
@@ -41,37 +41,37 @@ class Device:
 
     def __post_init__(self) -> None:
         device = _parsed(self.device)
-        if not _is_there(device):
+        if not _is_available(device):
             raise SpecError(f"device={str(device)!r} was not found", hint=f"choose one of {', '.join(_all_devices())}")
         object.__setattr__(self, "device", device)
 
     @property
     def has_streams(self) -> bool:
-        """Whether it copies beside its other work; then batches are best pinned where they are made."""
+        """Whether it copies while it does other work; then batches should be pinned where they are made."""
         return bool(self.device.type == kind_with_streams())
 
     def copied(
         self, items: Generator[T, None, None], meter: Meter, take: Callable[[T], Any], put: Callable[[T, Any], T]
     ) -> Generator[T, None, None]:
-        """The items with their batches on the device.
+        """Yield the items with their batches on the device.
 
         Args:
-            items: closed with this generator.
-            meter: told how long this takes.
-            take: the batch of an item.
-            put: the item with another batch.
+            items: the items; closed with this generator.
+            meter: counts how long this takes.
+            take: returns the batch of an item.
+            put: returns the item with another batch.
         """
-        with closing(items), closing(self._new_way()) as way:
-            yield from _handed_over(items, _Carrier(way, str(self.device), meter, take, put))
+        with closing(items), closing(self._new_copier()) as copier:
+            yield from _copied_ahead(items, _ItemCopier(copier, str(self.device), meter, take, put))
 
-    def _new_way(self) -> _Moved | _Streamed:
+    def _new_copier(self) -> _Moved | _Streamed:
         with _copy_errors(str(self.device)):
             return _Streamed(self.device) if self.has_streams else _Moved(self.device)
 
 
 @dataclass(frozen=True, repr=False)
 class OnDevice:
-    """A foreign loader with its batches on a device.
+    """A loader of another package with its batches on a device.
 
     >>> import torch
     >>> list(OnDevice([torch.ones(2)], Device("cpu")))
@@ -82,13 +82,13 @@ class OnDevice:
     device: Device
 
     def __iter__(self) -> Iterator[Any]:
-        return self.device.copied((item for item in self.loader), Meter(), lambda item: item, lambda _, there: there)
+        return self.device.copied((item for item in self.loader), Meter(), lambda item: item, lambda _, moved: moved)
 
     def __len__(self) -> int:
         return len(self.loader)
 
     def __repr__(self) -> str:
-        return shown(self.loader)  # a checkpoint goes on with any device
+        return shown(self.loader)  # a checkpoint may be resumed on any device
 
 
 def _parsed(device: Any) -> Any:
@@ -104,15 +104,15 @@ def _parsed(device: Any) -> Any:
         raise SpecError(f"device={device!r}: {error}", hint=f"choose one of {', '.join(_all_devices())}") from error
 
 
-def _is_there(device: Any) -> bool:
-    """Whether tensors can be there; asked in a way that does not wake the device, which would take its memory."""
+def _is_available(device: Any) -> bool:
+    """Whether tensors can be on this device; checked without initialising the device, which would take its memory."""
     import torch
 
     if device.type == kind_with_streams():
         return device.index is None or device.index < torch.accelerator.device_count()
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, ImportError):  # each kind that is absent has its own way to say so
+    except (RuntimeError, AssertionError, ImportError):  # each kind of device raises its own error if it is missing
         return False
     return True
 
@@ -128,17 +128,17 @@ def _all_devices() -> list[str]:
 
 @dataclass(frozen=True)
 class _Copy:
-    """A batch that is there, or will be when an event has come."""
+    """A batch on the device; with an event, the copy is complete when the event has come."""
 
     there: Any
     end: Any = None
 
 
 @dataclass(frozen=True)
-class _Carrier(Generic[T]):
-    """Takes the batches of items to the device, in two steps."""
+class _ItemCopier(Generic[T]):
+    """Copies the batches of items to the device, in two steps."""
 
-    way: _Moved | _Streamed
+    to_device: _Moved | _Streamed
     name: str
     meter: Meter
     take: Callable[[T], Any]
@@ -147,12 +147,12 @@ class _Carrier(Generic[T]):
     def begin(self, item: T) -> tuple[T, _Copy]:
         """Start the copy."""
         with _copy_errors(self.name), self.meter.timing("copying", count=1):
-            return item, self.way.begin(self.take(item))
+            return item, self.to_device.begin(self.take(item))
 
     def end(self, item: T, copy: _Copy) -> T:
-        """The item, for whoever runs in this thread."""
+        """Return the item with its batch on the device, for the stream that is current in this thread."""
         with _copy_errors(self.name), self.meter.timing("copying"):
-            return self.put(item, self.way.end(copy))
+            return self.put(item, self.to_device.end(copy))
 
 
 @contextmanager
@@ -162,37 +162,37 @@ def _copy_errors(device: str) -> Iterator[None]:
     except WebDatasetError:
         raise
     except Exception as error:
-        what = str(error).partition("\n")[0]  # torch goes on with pages about itself
+        what = str(error).partition("\n")[0]  # torch adds pages of C++ frames
         raise StageError(
             f"a batch cannot be copied to {device}: {what}", hint="without device= it comes as it was made"
         ) from error
 
 
-def _handed_over(items: Iterator[T], carrier: _Carrier[T]) -> Iterator[T]:
-    """The items in their order, each when the copies of those after it have begun; a failure after all before it."""
+def _copied_ahead(items: Iterator[T], copier: _ItemCopier[T]) -> Iterator[T]:
+    """Yield the items in order, each when the copies of those after it have begun; raise an error after its items."""
     begun: deque[tuple[T, _Copy]] = deque()
     failure: Exception | None = None
     try:
         while True:
             try:
-                begun.append(carrier.begin(next(items)))
+                begun.append(copier.begin(next(items)))
             except StopIteration:
                 break
             except Exception as error:
                 failure = error
                 break
-            if len(begun) > carrier.way.ahead:
-                yield carrier.end(*begun.popleft())  # not kept here: the program may want its memory back
+            if len(begun) > copier.to_device.ahead:
+                yield copier.end(*begun.popleft())  # not in a variable, which would keep the batch in memory
         while begun:
-            yield carrier.end(*begun.popleft())
+            yield copier.end(*begun.popleft())
         if failure is not None:
             raise failure
     finally:
-        del failure  # it knows this frame by now: together they would keep the whole iteration
+        del failure  # it refers to this frame: the cycle would keep the whole iteration alive
 
 
 class _Moved:
-    """The way to a device without streams: copied when it is wanted."""
+    """Copies to a device without streams: when the batch is yielded."""
 
     ahead = 0
 
@@ -206,11 +206,11 @@ class _Moved:
         return copy.there
 
     def close(self) -> None:
-        """Nothing is on its way."""
+        """Do nothing: no copy is pending."""
 
 
 class _Streamed:
-    """The way to a device with streams: out of pinned memory, by a stream beside that of the program."""
+    """Copies to a device with streams: out of pinned memory, in a stream other than that of the program."""
 
     ahead = 1
 
@@ -220,17 +220,17 @@ class _Streamed:
         index = torch.accelerator.current_device_index() if device.index is None else device.index
         self._device = torch.device(device.type, index)
         self._stream = _side_stream(self._device)
-        self._sources: deque[tuple[Any, Any]] = deque()  # events, and what must stay until they have come
+        self._sources: deque[tuple[Any, Any]] = deque()  # events, and the memory that must be kept until they have come
 
     def begin(self, value: Any) -> _Copy:
-        """Start to copy; what is not in plain memory is moved right now, by the stream that made it."""
+        """Start to copy; tensors that are not in plain memory are moved now, by the stream that made them."""
         source = each_tensor(value, self._prepared)
         try:
             with self._stream:
                 there = each_tensor(source, self._begun)
             end = self._stream.record_event()
         except BaseException:
-            self._stream.synchronize()  # some of it may be on its way
+            self._stream.synchronize()  # some copies may be pending
             raise
         while self._sources and self._sources[0][0].query():
             self._sources.popleft()
@@ -244,7 +244,7 @@ class _Streamed:
         return tensor.to(self._device, non_blocking=True) if _is_plain(tensor) else tensor
 
     def end(self, copy: _Copy) -> Any:
-        """The batch for the stream that is current here."""
+        """Return the batch for the stream that is current in this thread."""
         import torch
 
         current = torch.accelerator.current_stream(self._device)
@@ -252,7 +252,7 @@ class _Streamed:
         return each_tensor(copy.there, lambda tensor: _used_by(current, tensor))
 
     def close(self) -> None:
-        """Keep the sources until they have been copied."""
+        """Wait until all sources have been copied, before they are freed."""
         while self._sources:
             self._sources[0][0].synchronize()
             self._sources.popleft()
@@ -260,7 +260,7 @@ class _Streamed:
 
 @functools.cache
 def _side_stream(device: Any) -> Any:
-    """One for all epochs and loaders: torch keeps the memory that a stream used for this stream alone."""
+    """Return one stream for all epochs and loaders: torch reuses the memory of a stream only for the same stream."""
     import torch
 
     return torch.Stream(device)
@@ -273,7 +273,7 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _used_by(stream: Any, tensor: Any) -> Any:
-    """Let the memory of the tensor, which belongs to the stream that copied it, wait for this stream as well."""
+    """Keep the memory of a tensor, which belongs to the stream that copied it, until this stream has used it, too."""
     import torch
 
     if tensor.layout is torch.strided:

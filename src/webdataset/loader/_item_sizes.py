@@ -1,4 +1,4 @@
-"""How many bytes an item holds, near enough to keep a budget."""
+"""How many bytes an item holds, estimated well enough for a memory limit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 _SMALL = 64  # a number, a short string, a reference
 _FEW = 16  # a sample, or a small batch; the entries of a longer list are much alike
-_LOOKED_AT = 4  # neighbours, or a few more; of large items, which come in fours at most, each
+_MEASURED = 4  # of many neighbours about so many are measured; large items, in groups of at most four, are all measured
 
 
 def size_of(item: Any) -> int:
-    """Bytes of an item: what buffers, arrays, tensors and pictures hold, and a little for everything else.
+    """Return the bytes of an item: those of buffers, arrays, tensors and pictures, and a little for everything else.
 
     >>> size_of({"jpg": bytes(1000), "cls": 3})
     1064
@@ -30,10 +30,10 @@ def size_of(item: Any) -> int:
 
 
 def size_of_many(items: Sequence[Any], measure: Callable[[Any], int] = size_of) -> int:
-    """Bytes of neighbours, as if all were like a few of them: looking at each costs as much as a small sample.
+    """Return the bytes of neighbours, estimated from a few: measuring an item takes as long as making a small sample.
 
     >>> size_of_many([bytes(1000)] * 30), size_of_many([])
     (30000, 0)
     """
-    some = items[:: len(items) // _LOOKED_AT or 1]
+    some = items[:: len(items) // _MEASURED or 1]
     return sum(map(measure, some)) * len(items) // max(1, len(some))

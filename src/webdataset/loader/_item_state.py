@@ -1,9 +1,9 @@
 """The state that is attached to each item of a loader: where the dataset was after it.
 
-Asking a run for its cursor costs something (a shuffle lists what it holds), and a loader needs one with every item,
-because the user may stop at any of them. So it is asked as often as costs a fiftieth of the time, and in between the
-items are counted: a cursor, and how many items to skip after it. The cursor of a plan is a few integers; it is asked
-for at every item.
+Making a cursor takes time (a shuffle lists the samples in its buffer), and a loader needs one with every item, because
+the user may stop at any of them. So a new cursor is made only so often that it takes a fiftieth of the time. In between
+items are counted: their state is the last cursor, and how many items to skip after it. The cursor of a plan is a few
+integers; it is made at every item.
 """
 
 from __future__ import annotations
@@ -17,12 +17,21 @@ from webdataset.flow import Json, Pass, Progress, Recall
 from webdataset.pipeline import Cursor, Nestable, NestedProgress, Run, RunOptions, as_cursor
 from webdataset.plan import reads_by_plan
 
-# A cursor takes 5 µs where nothing is held and 0.1 ms with a thousand samples in a shuffle: so every 0.25 ms, or 5 ms.
+# The pause after a cursor, in multiples of the time that it took. A cursor takes 5 µs where no stage holds samples, and
+# 0.1 ms with a thousand samples in a shuffle: so there is one every 0.25 ms, or every 5 ms.
 _PAUSE = 50
 
 
 class Tagged(NamedTuple):
-    """An item with its state: a cursor (or why there is none), the items yielded since, its pass, and its origin."""
+    """An item with its state.
+
+    Attributes:
+        item: the item.
+        cursor: the latest cursor, or the error that says why there is none.
+        since: how many items were yielded after the cursor was made.
+        epoch: the number of the pass that the item is from.
+        origin: where the item came from, if origins are kept.
+    """
 
     item: Any
     cursor: Cursor | StateError
@@ -31,20 +40,20 @@ class Tagged(NamedTuple):
     origin: Json = None
 
     def after(self) -> Cursor:
-        """Where the dataset was after this item.
+        """Return the cursor after this item.
 
         Raises:
-            StateError: it could not say.
+            StateError: the dataset has no cursor there.
         """
         if isinstance(self.cursor, StateError):
             raise self.cursor
         return self.cursor.after(self.since)
 
 
-def described(dataset: Any, workers: str) -> str:
-    """What a checkpoint remembers of a loader: the dataset has stages of its own, and a plan goes on with any workers.
+def loader_text(dataset: Any, workers: str) -> str:
+    """Return the text that identifies a loader in a checkpoint: without the kind of workers if it reads a plan.
 
-    >>> described([1, 2], "threads")
+    >>> loader_text([1, 2], "threads")
     'WebLoader(batching=None, workers=threads)'
     """
     planned = reads_by_plan(getattr(dataset, "pipeline", ()))
@@ -52,7 +61,7 @@ def described(dataset: Any, workers: str) -> str:
 
 
 def tagged(run: Run, *, origins: bool = False) -> Iterator[Tagged]:
-    """The items of one epoch, each with its state.
+    """Yield the items of one epoch, each with its state.
 
     >>> from webdataset.pipeline import DataPipeline
     >>> dataset = DataPipeline([1, 2])
@@ -60,32 +69,32 @@ def tagged(run: Run, *, origins: bool = False) -> Iterator[Tagged]:
     >>> list(dataset.run(first.after()).epoch())
     [2]
     """
-    cursor, since, pause_ends, weights, asked_in = _ask(run), 0, 0.0, run.weights, run.pass_number
+    cursor, since, pause_ends, weights, made_in = _cursor_of(run), 0, 0.0, run.weights, run.pass_number
     for item in run.epoch():
         since += 1
         now = time.perf_counter()
-        # A cursor knows the weights and the pass of its time; the next epoch follows from the pass.
-        changed, later = weights and weights != run.weights, run.pass_number != asked_in
+        # A cursor has the weights and the pass of the time when it was made; the next epoch follows from the pass.
+        changed, later = weights and weights != run.weights, run.pass_number != made_in
         if now >= pause_ends or changed or later or (isinstance(cursor, Cursor) and cursor.plan is not None):
-            said = _ask(run)
-            counts_on = isinstance(said, StateError) and isinstance(cursor, Cursor) and run.is_repeatable
-            if not counts_on or changed:
-                cursor, since = said, 0
-            weights, asked_in = run.weights, run.pass_number
-            asked = time.perf_counter()
-            pause_ends = asked + _PAUSE * (asked - now)
+            latest = _cursor_of(run)
+            keeps_counting = isinstance(latest, StateError) and isinstance(cursor, Cursor) and run.is_repeatable
+            if not keeps_counting or changed:
+                cursor, since = latest, 0
+            weights, made_in = run.weights, run.pass_number
+            made = time.perf_counter()
+            pause_ends = made + _PAUSE * (made - now)
         yield Tagged(item, cursor, since, run.pass_number, run.origin if origins else None)
 
 
-def _ask(run: Run) -> Cursor | StateError:
+def _cursor_of(run: Run) -> Cursor | StateError:
     try:
         return run.cursor()
-    except StateError as error:  # the run goes on; the error is raised if the state is asked for
+    except StateError as error:  # the run goes on; `state_dict()` raises the error
         return error
 
 
 class LoaderProgress(NestedProgress):
-    """The progress of a loader whose dataset is read in this process: the state of the item that was yielded last."""
+    """The progress of a loader that reads its dataset in this process: the state of the item that was yielded last."""
 
     def __init__(self, dataset: Nestable, during: Pass) -> None:
         super().__init__(dataset, during)
@@ -94,20 +103,20 @@ class LoaderProgress(NestedProgress):
         self.complete = False
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Start there, with the loader's options."""
+        """Go on from a saved cursor."""
         self.complete = isinstance(saved, dict) and "next" in saved
         self.start = as_cursor(saved["next"] if self.complete else saved)
 
     def begin(self, options: RunOptions) -> Run:
-        """Start the dataset's epoch."""
+        """Start the dataset's epoch with the loader's options."""
         if self.run is None:
             self.run = self.dataset.run(self._known_start(), options)
-        # Should the first item fail, its epoch has begun nevertheless.
-        self.tag = Tagged(None, _ask(self.run), 0, self.run.pass_number)
+        # Now, not with the first item: if that fails, the epoch has begun nevertheless.
+        self.tag = Tagged(None, _cursor_of(self.run), 0, self.run.pass_number)
         return self.run
 
     def note(self, tag: Tagged) -> None:
-        """The item of this tag is yielded next, with no call in between: Ctrl-C comes when a call ends."""
+        """Note the item that is yielded next. No call may come between the two: Ctrl-C is raised when a call ends."""
         self.before, self.tag = self.tag, tag
 
     @property
@@ -116,18 +125,18 @@ class LoaderProgress(NestedProgress):
         return None if self.tag is None else self.tag.origin
 
     def take_back(self) -> bool:
-        """The state before the last item."""
+        """Go back to the state before the last item."""
         self.tag = self.before
         return True
 
     def save(self) -> Json:
-        """The dataset's cursor after the last item; where the next epoch begins, if that does not follow from it."""
+        """Return the dataset's cursor after the last item, or that of the next epoch if it does not follow from it."""
         if self.complete and not self.dataset.continues and self.save_next() is not None:
             return {"next": self.next_start()}
         return self._known_start() if self.tag is None else self.tag.after().settled()
 
     def next_start(self) -> Cursor:
-        """The cursor that the dataset's next epoch begins with. Prefetched items do not count."""
+        """Return the cursor that the dataset's next epoch begins with. Prefetched items do not count."""
         if self.complete:
             return super().next_start()
         if self.dataset.continues:
@@ -135,7 +144,7 @@ class LoaderProgress(NestedProgress):
         return Cursor((self._known_start().epoch if self.tag is None else self.tag.epoch) + 1)
 
     def follow(self, before: Progress) -> None:
-        """Go on with the run of the pass before, if it came to its end."""
+        """Go on with the run of the pass before, if that pass is complete."""
         assert isinstance(before, LoaderProgress)
         if before.complete:
             super().follow(before)
@@ -143,6 +152,6 @@ class LoaderProgress(NestedProgress):
         Progress.follow(self, before)
 
     def close(self) -> None:
-        """Close the dataset's files; a run that was left early is closed by the thread that reads it."""
+        """Close the dataset's files. A run that was left early is closed by the thread that reads it."""
         if self.complete:
             super().close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +13,7 @@ from webdataset.flow import Json, Pass, Resumable
 from webdataset.index import SampleLocation
 from webdataset.pipeline import Checkpoint, Cursor, DataPipeline, FluidInterface, InStages, Plannable
 from webdataset.plan import ArrayBatches
+from webdataset.redact import warn
 
 from ._device import Device, OnDevice
 from ._move_batching import as_it_is, batch_inside, converted, default_batch_size, makes_batches
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 USUAL: Any = object()  # a batch size that was not given
 _ORDERS = ("shuffle", "sampler", "batch_sampler")  # settings of torch's loader
-_OF_THREADS = (
+_THREAD_OPTIONS = (
     "threads take num_workers, prefetch_factor, memory, pin_memory, device, collate_fn and drop_last; "
-    "for what else DataLoader takes use workers='processes'"
+    "other arguments of DataLoader need workers='processes'"
 )
 
 
@@ -41,14 +41,13 @@ class WebLoader(DataPipeline, FluidInterface):
     [0, 1, 2, 3, 4, 5]
 
     With `workers="processes"` the arguments are those of `torch.utils.data.DataLoader`. Batch in the dataset
-    (`.batched(64)`) and pass `batch_size=None`: then whole batches travel from the workers, and the arrays of a batch
-    are in one block of shared memory.
+    (`.batched(64)`) and pass `batch_size=None`: then the workers send whole batches, and the arrays of a batch are in
+    one block of shared memory.
 
     With `workers="threads"` the functions of one sample that follow each other (`decode`, `map`, `to_tuple`, …) run on
-    `num_workers` threads, and everything else in one more thread that works ahead. What comes out is the same for every
+    `num_workers` threads, and everything else in one more thread, which prefetches. The items are the same for every
     number of threads, and the same as from processes. torch is not needed; where it is installed, arrays become
-    tensors and tuples lists, as in its `DataLoader`, unless `collate_fn=` says otherwise
-    (docs/decisions/0013-same-items.md).
+    tensors and tuples lists, as in its `DataLoader`, unless `collate_fn=` is given (docs/decisions/0013-same-items.md).
 
     Either way `state_dict()` is the position after the last item delivered.
 
@@ -58,20 +57,20 @@ class WebLoader(DataPipeline, FluidInterface):
 
     Args:
         dataset: a pipeline; for processes any dataset, for threads any iterable.
-        batch_size: how many samples make a batch; None yields what the dataset yields. Not given, it is None for a
-            dataset that makes batches (`.batched(…)`) and 1 for others.
-        num_workers: how many processes or threads; 0 reads where the items are taken. "auto" (threads) begins with one
+        batch_size: how many samples make a batch; None yields the items of the dataset. By default None for a dataset
+            that makes batches (`.batched(…)`), and 1 for others.
+        num_workers: how many processes or threads; 0 reads in the consumer's thread. "auto" (threads) begins with one
             for each processor and adds more where functions wait; `stats().choice` says what was chosen, and why.
         workers: "processes" or "threads".
-        collate_fn: makes a batch of a list of samples; with `batch_size=None` it is given each item.
+        collate_fn: makes a batch of a list of samples; with `batch_size=None` it is called with each item.
         drop_last: leave out a last batch that is not full.
-        prefetch_factor: how many items wait for the consumer: for each process, or in all for threads. There, items
-            that come within two milliseconds count as one.
+        prefetch_factor: how many items wait for the consumer: of each process, or of all threads together. With
+            threads, items that come within two milliseconds count as one.
         memory: how many bytes may wait (threads).
-        pin_memory: put batches where a device can copy from by itself, if there is one.
-        device: hand over batches whose arrays and tensors are tensors there (docs/howto/device.md).
+        pin_memory: put batches into pinned memory, if there is a device to copy to.
+        device: yield batches whose arrays and tensors are tensors on this device (docs/howto/device.md).
         shared_memory: False sends batches through pipes (processes).
-        settings: what else `torch.utils.data.DataLoader` takes (processes).
+        settings: other arguments of `torch.utils.data.DataLoader` (processes).
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class WebLoader(DataPipeline, FluidInterface):
         settings["device"] = None if device is None else Device(device)
         size = default_batch_size(dataset) if batch_size is USUAL else batch_size
         if batch_size is not USUAL and size is not None and not settings.get("collate_fn") and makes_batches(dataset):
-            warnings.warn(
+            warn(
                 f"batch_size={size!r} makes batches of batches: the dataset makes them already; pass batch_size=None",
                 stacklevel=2,
             )
@@ -108,7 +107,7 @@ class WebLoader(DataPipeline, FluidInterface):
         self._share_with_dataset()
 
     def _share_with_dataset(self) -> None:
-        """Count epochs with the dataset: also a loader that is made anew for every epoch has a new order each time."""
+        """Count epochs with the dataset: a loader that is made anew for every epoch has a new order each time, too."""
         if isinstance(self.dataset, DataPipeline):
             self.share_epochs(self.dataset)
 
@@ -144,12 +143,11 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def skip(self, steps: int | range) -> None:
         """Let the next `iter()` leave out a step of its epoch, or a range, on all ranks; more calls leave out more."""
-        start = self._start or Cursor(self._epochs.peek())
+        start = self._next_start()
         inner = Cursor(start.epoch)
         if isinstance(start.where, InStages) and isinstance(start.where.progress[0], Cursor):
             inner = start.where.progress[0]
-        self._start = replace(start, where=InStages((self._planned().cursor_without(steps, inner),)))
-        self._run = None
+        self._move_start(replace(start, where=InStages((self._planned().cursor_without(steps, inner),))))
 
     def samples_of_step(self, step: int, epoch: int | None = None) -> list[SampleLocation]:
         """The samples of a step, rank by rank: shard, key and byte ranges of each; no data are read.
@@ -199,10 +197,10 @@ class WebLoader(DataPipeline, FluidInterface):
         if isinstance(source, Resumable) and isinstance(where, InStages) and where.progress[0] is not None:
             source.start(Pass(epoch=checkpoint.cursor.epoch)).load(
                 where.progress[0], _not_held
-            )  # refused here, not later
+            )  # so that a wrong cursor is an error here, not in the next epoch
 
     def stats(self) -> Stats:
-        """What this loader did since its epoch began: the rate and busy share of its parts, and the bottleneck.
+        """Return what this loader did since its epoch began: the rate and busy share of its parts, the bottleneck.
 
         >>> loader = WebLoader(range(100), batch_size=None, num_workers=1, workers="threads")
         >>> len(list(loader)), loader.stats().items
@@ -214,7 +212,7 @@ class WebLoader(DataPipeline, FluidInterface):
         return stats()  # type: ignore[no-any-return]  # a stage may be anything
 
     def watched(self) -> Self:
-        """A copy with a copy of the dataset, which times every single stage; see `webdataset.profile`."""
+        """Return a copy with a copy of the dataset, in which every stage is timed; see `webdataset.profile`."""
         result = self._copy()
         watched = getattr(self.pipeline[0], "with_watch", None)
         if watched is None:
@@ -226,7 +224,7 @@ class WebLoader(DataPipeline, FluidInterface):
 def _is_read_in_order(dataset: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> bool:
     """Whether a sequence of batches is read from first to last; torch reads it in any other order."""
     given = (settings.get(name) for name in _ORDERS)
-    return isinstance(dataset, ArrayBatches) and not args and all(each is None or each is False for each in given)
+    return isinstance(dataset, ArrayBatches) and not args and all(value is None or value is False for value in given)
 
 
 def _not_held(origin: Json) -> Any:
@@ -247,7 +245,7 @@ def _thread_source(
     **settings: Any,
 ) -> Threads:
     if settings:
-        raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_OF_THREADS)
+        raise SpecError(f"WebLoader(workers='threads') got {', '.join(settings)}", hint=_THREAD_OPTIONS)
     if num_workers != "auto":
         num_workers = require_count("WebLoader", "num_workers", num_workers, least=0)
     prefetch_factor = require_count("WebLoader", "prefetch_factor", prefetch_factor, least=1)
@@ -266,14 +264,14 @@ def _process_source(
         from ._start_worker import StartWorker
     except ImportError as error:
         if settings.get("num_workers", 0) == 0 and isinstance(dataset, DataPipeline) and not args:
-            return Threads(dataset, device=device, convert=settings.get("collate_fn") or converted)  # read it here
+            return Threads(dataset, device=device, convert=settings.get("collate_fn") or converted)  # without a thread
         raise MissingDependency("torch", extra="torch", why="to start worker processes") from error
     refuse_unknown("WebLoader(workers='processes')", settings, WebLoader, DataLoader)
     settings["num_workers"] = require_count("WebLoader", "num_workers", settings.get("num_workers", 0), least=0)
     if isinstance(dataset, DataPipeline) and batch_size is None and not args:
         return Processes(dataset, shared_memory=shared_memory, device=device, **settings)
     loader = DataLoader(dataset, batch_size, *args, **settings)
-    parent = replace(Parent.here(), in_main_thread=False)  # each epoch starts workers, from any thread
+    parent = replace(Parent.here(), in_main_thread=False)  # each epoch may start workers, from any thread
     loader.worker_init_fn = StartWorker(parent, loader.worker_init_fn)
     if device is None:
         return loader

@@ -1,6 +1,7 @@
 """Counts and seconds that a loader keeps while it runs.
 
-`Meter` adds once per chunk of samples or batch, never per sample, so it costs little. `StageTimer` times every item.
+A `Meter` is updated once per chunk of samples or batch, never per sample, so it takes little time. A `StageTimer` times
+every item.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 # How the keys of a `StageTimer` begin: a stage that reads, any other stream, a function of one item.
 READER, STREAM, FUNCTION = "reader ", "stream ", "function "
-ON_PROCESSOR = "on a processor: "  # the same functions, without the time in which they waited
+ON_PROCESSOR = "on a processor: "  # prefix for the time in which a function did not wait
 
 
 class Meter:
@@ -54,7 +55,7 @@ class Meter:
         self._latest = time.perf_counter()
 
     def take(self) -> dict[str, tuple[int, float]]:
-        """What was added, for `update` of another meter; this one starts again."""
+        """Return what was added, for `update` of another meter, and start again."""
         added = {name: (self.counts[name], self.seconds[name]) for name in self.counts}
         self.clear()
         return added
@@ -66,7 +67,7 @@ class Meter:
 
     @contextmanager
     def timing(self, name: str, *, count: int = 0) -> Iterator[None]:
-        """Add the time that the block takes."""
+        """Add the time that the `with` block takes."""
         started = time.perf_counter()
         try:
             yield
@@ -74,16 +75,16 @@ class Meter:
             self.add(name, time.perf_counter() - started, count=count)
 
     def mean(self, name: str) -> float:
-        """Seconds for each count; or the mean of whatever was added instead of seconds."""
+        """Return the mean of the seconds, or of other values that were added in their place."""
         return self.seconds[name] / max(1, self.counts[name])
 
     def update(self, totals: dict[str, tuple[int, float]]) -> None:
-        """Add what another process has counted."""
+        """Add the counts of another process."""
         for name, (count, seconds) in totals.items():
             self.add(name, seconds, count=count)
 
     def update_moved(self, grown: Mapping[str, float]) -> None:
-        """Add what the stores of another process have moved."""
+        """Add what the stores of another process have transferred."""
         self._elsewhere.update(grown)
 
     def update_skipped(self, skipped: Skipped | None) -> None:
@@ -99,12 +100,12 @@ class Meter:
 
     @property
     def moved(self) -> dict[str, float]:
-        """What the stores have moved since the start, here and in workers: bytes, seconds, retries, …"""
+        """What the stores have transferred since the start, here and in workers: bytes, seconds, retries, …"""
         return dict(self._elsewhere + Counter(counters.since(self._before)))
 
 
 def timed(items: Iterator[T], meter: Meter, name: str) -> Iterator[T]:
-    """The items, with the time that each took to come.
+    """Yield the items, and add the time that making each of them took.
 
     >>> meter = Meter()
     >>> list(timed(iter("ab"), meter, "read")), meter.counts["read"]
@@ -121,7 +122,7 @@ def timed(items: Iterator[T], meter: Meter, name: str) -> Iterator[T]:
 
 
 class StageTimer:
-    """Times every item of every stage, for `RunOptions.timer`. Costs about a microsecond per stage and item.
+    """Times every item of every stage, for `RunOptions.timer`. This takes about a microsecond per stage and item.
 
     >>> timer = StageTimer(Meter())
     >>> list(timer.stream("range", iter(range(3)))), timer.function("abs", abs)(-1)
@@ -135,11 +136,11 @@ class StageTimer:
         self._lock = threading.Lock()
 
     def stream(self, name: str, items: Iterator[Any], *, reads: bool = False) -> Iterator[Any]:
-        """The items; the time includes that of the streams before."""
+        """Return the items, timed; the time includes that of the streams before."""
         return timed(items, self.meter, (READER if reads else STREAM) + name)
 
     def function(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The function; it may run in many threads."""
+        """Return the function, timed; it may run in many threads."""
         meter, key, lock = self.meter, FUNCTION + name, self._lock
         meter.add(key, 0.0, count=0)  # so that the names are in the order of the stages
 

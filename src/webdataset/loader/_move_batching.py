@@ -1,4 +1,4 @@
-"""Batches are made inside the dataset: then a plan can share whole steps, and one mechanism saves every state."""
+"""Batching, moved from the loader into the dataset: then a plan can share whole steps, and stages save all states."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from webdataset.stages import Batched, Bucketed, Listed, Unbatched, Unlisted, de
 def batch_inside(
     dataset: DataPipeline, size: int, collate: Callable[[Sequence[Any]], Any] | None, drop_last: bool
 ) -> DataPipeline:
-    """The dataset with batches of so many of its items.
+    """Return a dataset that yields batches of `size` items of this one.
 
     >>> list(batch_inside(DataPipeline([1, 2, 3]), 2, list, False))
     [[1, 2], [3]]
 
-    A dataset whose epochs are cut (`with_epoch`, `repeat`) counts samples, so its batches are made around it.
+    A dataset with `with_epoch` or `repeat` counts samples, so a second dataset around it makes the batches.
     """
     batched = Batched(
         require_count("WebLoader", "batch_size", size, least=1),
@@ -36,7 +36,7 @@ def batch_inside(
 
 
 def converted(item: Any) -> Any:
-    """What torch's `DataLoader` makes of an item that is not batched: arrays are tensors, and tuples lists.
+    """Convert an item as torch's `DataLoader` does if it makes no batches: arrays to tensors, and tuples to lists.
 
     >>> converted({"x": (1, "a")})
     {'x': [1, 'a']}
@@ -49,14 +49,14 @@ def converted(item: Any) -> Any:
 
 
 def _converted(item: Any, convert: Callable[[Any], Any]) -> Any:
-    """The same as `convert`. A batch of JSON takes 0.1 µs a sample instead of 6: torch copies every dict."""
+    """Do the same as `convert` in less time: 0.1 µs a sample for a batch of JSON, instead of the 6 µs of copying it."""
     kind = type(item)
     if kind is dict:
-        return item if _are_plain(item.values()) else {name: _converted(each, convert) for name, each in item.items()}
+        return item if _are_plain(item.values()) else {name: _converted(part, convert) for name, part in item.items()}
     if kind is list and (_are_plain(item) or _are_plain_dicts(item)):
         return item
     if kind in {list, tuple}:
-        return [_converted(each, convert) for each in item]
+        return [_converted(part, convert) for part in item]
     return item if kind in _PLAIN else convert(item)
 
 
@@ -72,12 +72,12 @@ def _are_plain_dicts(values: Sequence[Any]) -> bool:
 
 
 def as_it_is(item: Any) -> Any:
-    """The item itself: batches that were made inside the dataset are not converted again."""
+    """Return the item: batches that were made inside the dataset are not converted again."""
     return item
 
 
 def default_batch_size(dataset: Any) -> int | None:
-    """The batch size that was not given: None where the dataset makes batches itself, else 1, as in torch.
+    """Return the batch size for a loader that was given none: None if the dataset makes batches, else 1, as in torch.
 
     >>> default_batch_size(DataPipeline([1, 2], Batched(2))), default_batch_size(DataPipeline([1, 2]))
     (None, 1)
@@ -86,7 +86,7 @@ def default_batch_size(dataset: Any) -> int | None:
 
 
 def makes_batches(dataset: Any) -> bool:
-    """Whether what a dataset yields are batches, as far as its stages tell."""
+    """Whether a dataset yields batches, judged by its stages."""
     if isinstance(dataset, ArrayBatches):
         return True
     stages: Sequence[Any] = dataset.pipeline if isinstance(dataset, DataPipeline) else ()
@@ -100,7 +100,7 @@ def makes_batches(dataset: Any) -> bool:
 
 @dataclass(frozen=True)
 class _DefaultCollation:
-    """torch's collation where torch is installed, for every kind of loader; a checkpoint does not tell it from ours."""
+    """torch's collation where torch is installed, else ours; both are the same in a checkpoint."""
 
     def __call__(self, samples: Sequence[Any]) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Batches in memory that a device can copy from by itself, while the program goes on."""
+"""Batches in pinned memory, from which a device copies while the program goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webdataset.errors import StageError
 
 
 def pinned(value: Any) -> Any:
-    """The value with its tensors and arrays in pinned memory, as tensors; as it is where there is no device.
+    """Return the value with its tensors and arrays as tensors in pinned memory; unchanged where there is no device.
 
     >>> pinned({"x": [1, 2]})
     {'x': [1, 2]}
@@ -24,21 +24,21 @@ def pinned(value: Any) -> Any:
 
 
 def kind_with_streams() -> str | None:
-    """The kind of device that is here and copies beside its other work: "cuda", "xpu", …
+    """Return the kind of the device of this machine that copies while it does other work, "cuda" or "xpu"; else None.
 
     >>> kind_with_streams() in {None, "cuda", "xpu", "hpu", "mtia", "privateuseone"}
     True
     """
     import torch
 
-    if not hasattr(torch.Stream, "__enter__"):  # before torch 2.7 there were no streams for devices of any kind
+    if not hasattr(torch.Stream, "__enter__"):  # before torch 2.7 streams were not for devices of any kind
         return None
     found = torch.accelerator.current_accelerator(check_available=True)
     return None if found is None or found.type == "mps" else str(found.type)  # mps: one stream, and pins nothing
 
 
 def each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The value with its tensors, and its arrays of numbers as tensors, changed; anything else as it is.
+    """Return the value with `change` applied to its tensors, and to its arrays of numbers as tensors; else unchanged.
 
     >>> each_tensor({"x": (np.arange(3), "a")}, lambda tensor: tensor + 1)
     {'x': (tensor([1, 2, 3]), 'a')}
@@ -63,7 +63,7 @@ def _walk(value: Any, change: Callable[[Any], Any], torch: Any) -> Any:
 
 
 def _tensor(array: np.ndarray[Any, Any], torch: Any) -> Any:
-    """The array as a tensor: the same memory, unless torch could not read it, or whoever writes to it would do harm."""
+    """Return the array as a tensor: of the same memory, unless that is read-only or torch cannot represent it."""
     if not array.dtype.isnative or not array.flags.writeable or min(array.strides, default=0) < 0:
         array = array.astype(array.dtype.newbyteorder("="), order="C")
     try:

@@ -17,7 +17,7 @@ from ._stats import Stats
 def profile(
     loader: Any, *, seconds: float = 5.0, items: int | None = None, step: Callable[[Any], Any] | None = None
 ) -> Stats:
-    """What every stage of a loader or dataset does, measured on a copy of it.
+    """Measure every stage of a loader or dataset, on a copy of it.
 
     >>> import time
     >>> from webdataset import DataPipeline
@@ -30,10 +30,10 @@ def profile(
     '1 Map(slow)'
 
     Args:
-        loader: a `WebLoader`, or a dataset that is then read as it is.
+        loader: a `WebLoader`; or a dataset, which is read without a thread or process.
         seconds: stop after this time.
         items: stop after this many items.
-        step: what is done with every item, in place of a training step.
+        step: called with every item, in place of a training step.
     """
     if seconds <= 0 or (items is not None and items < 1):
         raise SpecError(f"profile(seconds={seconds}, items={items}): expected numbers above 0")
@@ -50,32 +50,32 @@ def profile(
 
 
 def progress(loader: Any, *, every: float = 1.0, **bar: Any) -> Iterator[Any]:
-    """The items of a loader, with a progress bar on the standard error stream that names the bottleneck.
+    """Yield the items of a loader, and show a progress bar on standard error that names the bottleneck.
 
     >>> loader = WebLoader(range(3), batch_size=None, num_workers=1, workers="threads")
     >>> list(progress(loader, disable=True))
     [0, 1, 2]
 
     Args:
-        loader: what is read; of anything but a `WebLoader` over a pipeline the bar shows the rate alone.
-        every: seconds between two looks at where the time goes.
-        bar: for `tqdm.tqdm`: total, desc, file, disable, …
+        loader: a `WebLoader` over a pipeline, or any other iterable: then the bar shows the rate alone.
+        every: seconds between two updates of the bottleneck.
+        bar: arguments of `tqdm.tqdm`: total, desc, file, disable, …
     """
     bar = {"unit": " items", "total": len(loader) if _has_length(loader) else None, **bar}
-    looked = time.perf_counter()
+    updated = time.perf_counter()
     with progress_bar(**bar) as shown:
         for item in loader:
             yield item
             shown.update()
-            if time.perf_counter() - looked > every:
-                looked = time.perf_counter()
+            if time.perf_counter() - updated > every:
+                updated = time.perf_counter()
                 shown.set_postfix_str(_slowest(loader))
 
 
 def _slowest(loader: Any) -> str:
     try:
         slowest = loader.stats().slowest if isinstance(loader, WebLoader) else None
-    except SpecError:  # its dataset is not a pipeline of ours, and not measured
+    except SpecError:  # its dataset is not a pipeline of ours, so nothing is measured
         slowest = None
     return f"slowest: {slowest.name} {slowest.share:.0%}" if slowest is not None else ""
 

@@ -29,11 +29,11 @@ from webdataset.errors import StageError
 KILLED = "a worker that ends without an error was killed, probably out of memory; use fewer workers"
 
 _FREE, _SENT, _RECEIVED = range(3)
-_MOST_OPEN = 256  # and a quarter of the descriptors that this process may have: each holds one or two
+_MOST_OPEN = 256  # blocks, and at most a quarter of the descriptors that this process may have: a block has one or two
 _TOO_MANY = {errno.EMFILE, errno.ENFILE}
-_HEADER = mmap.ALLOCATIONGRANULARITY  # the state of the block; what follows can be mapped by itself
+_HEADER = mmap.ALLOCATIONGRANULARITY  # bytes for the state of the block; what follows can be mapped by itself
 _ALIGNED = 64  # a cache line; enough for every dtype and vector instruction
-_SMALLEST = 1 << 16  # smaller arrays are copied: cheaper than tracking them
+_SMALLEST = 1 << 16  # smaller arrays are copied: that is faster than tracking them
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +48,7 @@ def available() -> bool:
 
 
 class Block:
-    """One block, as the worker who made it sees it."""
+    """A block in the worker that made it."""
 
     def __init__(self, size: int) -> None:
         self.capacity = aligned(size + size // 8)  # the next batch may be a little larger
@@ -62,11 +62,11 @@ class Block:
             raise
         self.close = weakref.finalize(self, os.close, self.descriptor)  # the other process keeps its own mapping
         self.used = 0
-        self._arrays: set[int] = set()  # where the arrays begin that were allocated here and still exist
+        self._arrays: set[int] = set()  # where the arrays that were allocated here and still exist begin
         self._address = _address_of(self._map) + _HEADER
 
     def allocate(self, size: int) -> Array | None:
-        """Bytes of this block to be filled; None if it has not enough left."""
+        """Return memory of this block; None if not enough is left."""
         if not self._arrays:
             self.used = 0
         if size > self.capacity - self.used:
@@ -78,44 +78,44 @@ class Block:
         return memory
 
     def hold(self, buffer: memoryview) -> int:
-        """Where in this block a buffer is; one that was not allocated here is copied in, and must fit."""
-        place = self._start_of(buffer)
-        if place is None:
-            place = self._reserve(buffer.nbytes)
-            self._map[_HEADER + place : _HEADER + place + buffer.nbytes] = buffer
-        return place
+        """Return where a buffer is in this block; one that was not allocated here is copied into it, and must fit."""
+        start = self._start_of(buffer)
+        if start is None:
+            start = self._reserve(buffer.nbytes)
+            self._map[_HEADER + start : _HEADER + start + buffer.nbytes] = buffer
+        return start
 
     def can_hold(self, buffers: list[memoryview]) -> bool:
-        """Whether some of the buffers were allocated here, and the others fit."""
+        """Whether at least one of the buffers was allocated here, and the others fit."""
         others = [aligned(buffer.nbytes) for buffer in buffers if self._start_of(buffer) is None]
         return len(others) < len(buffers) and sum(others) <= self.capacity - self.used
 
     def _start_of(self, buffer: memoryview) -> int | None:
-        place = _address_of(buffer) - self._address
-        return place if 0 <= place < self.used else None
+        start = _address_of(buffer) - self._address
+        return start if 0 <= start < self.used else None
 
     def _reserve(self, size: int) -> int:
         start, self.used = self.used, self.used + aligned(size)
         return start
 
     def send(self) -> tuple[int, int, int, bool]:
-        """Mark the block as sent: the arguments of `receive`."""
+        """Mark the block as sent; return the arguments of `receive`."""
         self._map[0] = _SENT
         return os.getpid(), self.descriptor, _HEADER + self.capacity, bool(self._arrays)
 
     @property
     def free(self) -> bool:
-        """Whether neither side uses it."""
+        """Whether neither process uses it."""
         return self._map[0] == _FREE and not self._arrays
 
     @property
     def received(self) -> bool:
-        """Whether the other side has it, or had it."""
+        """Whether the other process has received it."""
         return self._map[0] != _SENT
 
 
 class Blocks:
-    """The blocks of a worker: a few to use again, and those that wait for the other side.
+    """The blocks of a worker: a few to use again, and those that the other process has not freed.
 
     >>> blocks = Blocks(keep=2)
     >>> first = blocks.take(100)
@@ -133,11 +133,11 @@ class Blocks:
         self.keep = keep
         self._blocks: list[Block] = []
         self._maker = _this_thread()  # the thread whose batches are allocated here
-        self._last = 0  # the size of the batch before: the next one will be like it
-        self._open: Block | None = None  # the block in which the next batch is made
+        self._last = 0  # the size of the last batch: the next one is likely to have the same
+        self._open: Block | None = None  # the block in which the next batch is allocated
 
     def allocate(self, size: int) -> Array | None:
-        """Bytes to be filled that need not be copied when they are sent; None if there are none."""
+        """Return memory that need not be copied when it is sent; None if there is none."""
         if size < _SMALLEST or size > self._last or _this_thread() != self._maker:
             return None
         if self._open is None or (self._open.free and self._open.capacity < self._last):
@@ -145,28 +145,28 @@ class Blocks:
         return self._open.allocate(size) if self._open is not None else None
 
     def block_for(self, buffers: list[memoryview], size: int) -> Block | None:
-        """The block in which these were allocated, or else one that is large enough for their total size, if any."""
+        """Return the block in which these were allocated, or else one of their total size; None if there is none."""
         block = self._open
         if block is not None and block.can_hold(buffers):
-            if block.capacity <= _most_for(size):
+            if block.capacity <= _largest_block_for(size):
                 return block
-            self._open = None  # made for a much larger batch: a consumer that keeps this one would keep all of it
+            self._open = None  # it is much larger than this batch: a consumer that keeps the batch would keep all of it
         return self.take(size)
 
     def send(self, block: Block, size: int) -> tuple[int, int, int, bool]:
-        """Send a block that holds a batch of this size; the next batch is made in another one."""
+        """Send a block that holds a batch of this size; the next batch is allocated in another one."""
         self._last = size
         if block is self._open:
             self._open = None
         return block.send()
 
     def take(self, size: int) -> Block | None:
-        """A free block of at least this size; None where this process may not have more descriptors."""
+        """Return a free block of at least this size; None if this process may not have more descriptors."""
         for block in self._blocks:
-            if block.free and size <= block.capacity <= _most_for(size):
+            if block.free and size <= block.capacity <= _largest_block_for(size):
                 block.used = 0
                 return block
-        self._forget()
+        self._close_surplus()
         if len(self._blocks) >= _most_open():
             return None
         try:
@@ -181,8 +181,8 @@ class Blocks:
         self._blocks.append(block)
         return block
 
-    def _forget(self) -> None:
-        """Close surplus blocks: a consumer that keeps many batches must not make the worker keep them too."""
+    def _close_surplus(self) -> None:
+        """Close surplus blocks, so that a worker does not keep many batches open because the consumer does."""
         spare = len(self._blocks) + 1 - min(self.keep, _most_open())
         for block in [block for block in self._blocks if block.received and block is not self._open][: max(0, spare)]:
             self._blocks.remove(block)
@@ -190,28 +190,28 @@ class Blocks:
 
 
 def _this_thread() -> tuple[int, int]:
-    """This thread of this process: a process that a worker forks inherits its blocks, but does not own them."""
+    """Return what identifies this thread: a process that a worker forks inherits its blocks, but must not use them."""
     return os.getpid(), threading.get_ident()
 
 
-def _most_for(size: int) -> int:
-    """How large a block may be that holds so many bytes: a consumer who keeps them keeps the block."""
+def _largest_block_for(size: int) -> int:
+    """Return the largest block for a batch of this size: a consumer that keeps the batch keeps the whole block."""
     return 2 * size + mmap.PAGESIZE
 
 
-def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
-    """The bytes of a block that another process has sent; it is freed when the last view of them is gone.
+def receive(pid: int, descriptor: int, length: int, is_used_by_sender: bool) -> Array:
+    """Return the bytes of a block that another process has sent; it is freed when the last view of them is gone.
 
     Args:
-        pid: the process.
-        descriptor: the block, there.
-        length: its size.
-        watched: the worker still uses it, and must not see what is written here.
+        pid: the process that sent it.
+        descriptor: of the block, in that process.
+        length: the size of the block.
+        is_used_by_sender: the worker still uses the block, and must not see what this process writes into it.
     """
     try:
         opened = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR)
         try:
-            if watched:
+            if is_used_by_sender:
                 state = mmap.mmap(opened, _HEADER)
                 mapped = mmap.mmap(opened, length - _HEADER, flags=mmap.MAP_PRIVATE, offset=_HEADER)
             else:
@@ -227,18 +227,18 @@ def receive(pid: int, descriptor: int, length: int, watched: bool) -> Array:
             if error.errno in _TOO_MANY
             else "this system forbids it: WebLoader(…, shared_memory=False) uses pipes",
         ) from error
-    # NumPy lets a view of a view refer to the array at the root, so it is the root whose end is the end of all views.
-    block = np.frombuffer(mapped, np.uint8, offset=0 if watched else _HEADER)
+    # In NumPy a view of a view refers to the first array, so that array is deleted after all of its views.
+    block = np.frombuffer(mapped, np.uint8, offset=0 if is_used_by_sender else _HEADER)
     if _open.count >= _most_open():
         return _copied(state, block)
     state[0] = _RECEIVED
     _open.count += 1
-    weakref.finalize(block, _free, state, _open.forks).atexit = False
+    weakref.finalize(block, _mark_free, state, _open.forks).atexit = False
     return block
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a process is gone, or dead and not yet waited for: only root is told "no such file" of the latter."""
+    """Whether a process has ended, waited for or not; opening a file of a zombie is "not found" for root only."""
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -247,7 +247,7 @@ def _has_ended(pid: int) -> bool:
 
 
 class _Open:
-    """How many blocks this process has mapped, and how often it was forked."""
+    """How many received blocks this process has open, and how often it has forked."""
 
     count = 0
     forks = 0
@@ -257,13 +257,12 @@ class _Open:
 
 
 _open = _Open()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_open.fork)
+os.register_at_fork(before=_open.fork)
 
 
-def _free(state: mmap.mmap, forks: int) -> None:
+def _mark_free(state: mmap.mmap, forks: int) -> None:
     _open.count -= 1
-    if forks == _open.forks:  # else a forked process may use the block as well; the worker forgets it
+    if forks == _open.forks:  # else a forked process may use the block as well: it stays in use
         state[0] = _FREE
 
 
@@ -273,14 +272,14 @@ def _most_open() -> int:
 
 
 def _copied(state: mmap.mmap, block: Array) -> Array:
-    """A copy, for a consumer that keeps hundreds of batches."""
+    """Return a copy and free the block, for a consumer that keeps hundreds of batches."""
     copy = block.copy()
     state[0] = _FREE
     return copy
 
 
 def aligned(size: int) -> int:
-    """A size, and what keeps the next one aligned.
+    """Return a size rounded up, so that what follows is aligned.
 
     >>> aligned(1), aligned(64)
     (64, 64)
@@ -289,5 +288,5 @@ def aligned(size: int) -> int:
 
 
 def _address_of(buffer: Any) -> int:
-    """Where a buffer is in memory."""
+    """Return the address of a buffer."""
     return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])

@@ -1,4 +1,4 @@
-"""The first thing that a worker process does, and what is said about one that ended by itself."""
+"""The first call in a worker process, and the errors about one that did not start or that died."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FAILED = (
 
 @dataclass(frozen=True)
 class StartWorker(SpawnPickling):
-    """torch's `worker_init_fn`: end with the parent, whatever ends it; then what the user gave.
+    """torch's `worker_init_fn`: make the worker end when its parent ends, then call the user's `worker_init_fn`.
 
-    torch's own workers look for their parent every few seconds, and then wait for what they have still to send: for
-    ever, because the process that would receive it is gone.
+    torch's own workers check every few seconds whether their parent is alive. If it is not, they wait until all their
+    messages have been received: for ever, because the process that would receive them is gone.
     """
 
     parent: Parent
@@ -36,14 +36,14 @@ class StartWorker(SpawnPickling):
 
 
 def not_started(error: OSError) -> WebDatasetError:
-    """The error for worker processes that the system does not let start.
+    """Return the error for worker processes that the system could not start.
 
     >>> print(not_started(OSError(24, "Too many open files")))
     the worker processes cannot be started: Too many open files – check the limits of the system ...
     """
     if isinstance(error, WebDatasetError):
         return error
-    # Its frames hold torch's iterator with the workers that were started already: without them, it ends them now.
+    # Its frames refer to torch's iterator, which ends the workers that were started already when it is deleted.
     error.__traceback__ = None
     return StageError(
         f"the worker processes cannot be started: {error.strerror or error}",
@@ -52,7 +52,7 @@ def not_started(error: OSError) -> WebDatasetError:
 
 
 def worker_error(error: RuntimeError, workers: Iterable[Any]) -> RuntimeError:
-    """The error that torch raises about a worker that has ended, with what to do about it; others as they are.
+    """Return torch's error about a worker that died with a hint added; return any other error unchanged.
 
     >>> print(worker_error(RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."), []))
     DataLoader worker (pid 7) is killed by signal: Killed – a worker that ends without an error ...

@@ -1,7 +1,7 @@
-"""Where the time goes: what each part of a loader did, which of them the others wait for, and what to do about it.
+"""Where the time goes: what each part of a loader did, which part the others wait for, and what to do about it.
 
 The parts run in lanes that work at the same time: a thread that reads and batches, a pool, processes, the consumer. The
-busiest lane decides how fast the whole is, and in it the part that takes most of its time is the bottleneck.
+busiest lane limits the speed of the loader, and the part that takes most of the time of that lane is the bottleneck.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Part:
 
     Args:
         name: of a stage, or what the part is for.
-        kind: what to do about it depends on this: reading, functions, rest (of a thread), stage (of a
-            worker process), workers, handing over, copying, consumer.
+        kind: decides about the advice: reading, functions, rest (of a thread), stage (of a worker process), workers,
+            handing over, copying, consumer.
         lane: parts of the same lane take turns.
-        items: that it worked on.
-        seconds: of work, summed over its threads or processes.
-        share: of the time of its lane.
+        items: how many items it processed.
+        seconds: its working time, summed over its threads or processes.
+        share: its part of the time of its lane.
     """
 
     name: str
@@ -62,9 +62,9 @@ class Stats:
     bottleneck: reading – ...
 
     Args:
-        items: that were yielded.
-        seconds: from the start of the epoch to the last of them.
-        parts: in the order of the work.
+        items: how many items were yielded.
+        seconds: from the start of the epoch to the last of these items.
+        parts: the parts, in the order in which an item passes them.
         queue: how full the queue in front of the consumer was, from 0 to 1.
         workers: how many threads or processes.
         on_processor: the share of the functions' time in which they had a processor; threads only.
@@ -96,7 +96,7 @@ class Stats:
 
     @property
     def slowest(self) -> Part | None:
-        """The part that the others wait for."""
+        """The part that the others wait for; None if nothing was measured."""
         lanes: dict[str, float] = {}
         for part in self.parts:
             lanes[part.lane] = lanes.get(part.lane, 0.0) + part.share
@@ -107,7 +107,7 @@ class Stats:
 
     @property
     def bottleneck(self) -> str:
-        """Its name."""
+        """The name of the slowest part."""
         return self.slowest.name if self.slowest is not None else "nothing"
 
     @property
@@ -134,7 +134,7 @@ class Stats:
 
 
 def _left_out(skipped: Skipped) -> Iterator[str]:
-    """A line about what handlers left out, if they did."""
+    """Yield a line about what handlers left out, if they left out anything."""
     if skipped.count:
         reasons = ", ".join(f"{count:,} {name}" for name, count in skipped.reasons.items())
         first, shards = skipped.first[0], counted(len(skipped.shards), "shard")
@@ -142,7 +142,7 @@ def _left_out(skipped: Skipped) -> Iterator[str]:
 
 
 def _transport(moved: Mapping[str, float]) -> Iterator[str]:
-    """A line for each kind of store, and one for the cache.
+    """Yield a line for each kind of store, and one for the cache.
 
     >>> list(_transport({"http.bytes": 3e6, "http.seconds": 0.5, "http.retries": 2, "cache.hits": 1}))
     ['http: 3.0 MB at 6 MB/s, 2 retries', 'cache: 1 hits, 0 misses']
@@ -155,18 +155,18 @@ def _transport(moved: Mapping[str, float]) -> Iterator[str]:
 
 
 def thread_stats(meter: Meter, threads: int | str) -> Stats:
-    """The stats of a loader that uses threads, or none."""
+    """Return the stats of a loader that uses threads, or that works in the consumer's thread."""
     threads = available_processors() if isinstance(threads, str) else threads
     seconds = meter.elapsed
     lane = "thread" if threads else "process"
     functions = meter.seconds["functions"]
     elsewhere = meter.seconds["wait for functions"] + meter.seconds["functions in place"]
     worked = meter.seconds["ahead"] - elsewhere if threads else meter.seconds["wait"]
-    parts = list(_stages(meter, seconds, threads, lane)) or list(_coarse(meter, seconds, threads, worked, lane))
+    parts = list(_stages(meter, seconds, threads, lane)) or list(_summary(meter, seconds, threads, worked, lane))
     return Stats(
         meter.counts["items"],
         seconds,
-        (*parts, *_takers(meter, seconds, lane if not threads else "consumer")),
+        (*parts, *_consumer_parts(meter, seconds, lane if not threads else "consumer")),
         meter.mean("queue") if threads else None,
         threads,
         meter.seconds["functions on a processor"] / functions if functions else None,
@@ -177,7 +177,7 @@ def thread_stats(meter: Meter, threads: int | str) -> Stats:
 
 
 def process_stats(meter: Meter, workers: int) -> Stats:
-    """The stats of a loader that uses worker processes."""
+    """Return the stats of a loader that uses worker processes."""
     seconds = meter.elapsed
     busy = meter.seconds["busy"] + meter.seconds["packing"]
     alive = max(busy + meter.seconds["idle"], 1e-9)
@@ -188,13 +188,13 @@ def process_stats(meter: Meter, workers: int) -> Stats:
         )
     else:
         parts.append(_part("workers", "workers", "workers", meter.counts["items"], busy, alive))
-    takers = list(_takers(meter, seconds, "consumer"))
-    between = max(0.0, 1 - sum(part.share for part in takers) - busy / alive)
+    consumer = list(_consumer_parts(meter, seconds, "consumer"))
+    between = max(0.0, 1 - sum(part.share for part in consumer) - busy / alive)
     handing = Part("handing over", "handing over", "between", meter.counts["items"], between * seconds, between)
     return Stats(
         meter.counts["items"],
         seconds,
-        (*parts, handing, *takers),
+        (*parts, handing, *consumer),
         None,
         workers,
         moved=meter.moved,
@@ -202,7 +202,8 @@ def process_stats(meter: Meter, workers: int) -> Stats:
     )
 
 
-def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:
+def _summary(meter: Meter, seconds: float, threads: int, worked: float, lane: str) -> Iterator[Part]:
+    """Yield the parts that are measured always: reading, all functions together, the rest."""
     on_pool, in_place = meter.counts["functions"], meter.counts["functions in place"]
     items = on_pool + in_place or meter.counts["items"]
     read = meter.seconds["read"]
@@ -217,7 +218,7 @@ def _coarse(meter: Meter, seconds: float, threads: int, worked: float, lane: str
 
 
 def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[Part]:
-    """A part for every stage, when they were watched. The time of a stream includes that of the one before it."""
+    """Yield a part for every stage, if stages were timed. The time of a stream includes that of the one before it."""
     before = 0.0
     for key in sorted(meter.counts, key=_order):
         if key.startswith((READER, STREAM)):
@@ -233,22 +234,22 @@ def _stages(meter: Meter, seconds: float, threads: int, lane: str) -> Iterator[P
 
 
 def _fill_one_processor(meter: Meter, threads: int) -> bool:
-    """Whether the functions wait for each other's interpreter lock: then the one that holds it is slow, not the others.
+    """Whether the functions wait for the interpreter lock: then the function that holds it is slow, not the others.
 
-    Together they use about one processor, though several threads run them for all of the time.
+    They do if all together use about one processor, though several threads run them all the time.
     """
     spent, ran = meter.seconds["functions"], meter.seconds["functions on a processor"]
     return threads > 1 and 0 < ran < 0.75 * spent and ran > 0.6 * spent / threads
 
 
 def _order(key: str) -> int:
-    """Stages in the order of the pipeline; other names first, in the order in which they came."""
+    """Return the sort key of a name: stages in the order of the pipeline, other names before them."""
     number = key.removeprefix(READER).removeprefix(STREAM).removeprefix(FUNCTION).split(" ")[0]
     return int(number) if number.isdigit() else -1
 
 
-def _takers(meter: Meter, seconds: float, lane: str) -> Iterator[Part]:
-    """What happens where the items are taken: the copy to a device, if there is one, and the program's own work."""
+def _consumer_parts(meter: Meter, seconds: float, lane: str) -> Iterator[Part]:
+    """Yield the parts in the consumer's thread: the copy to a device, if there is one, and the program's own work."""
     copying = meter.seconds["copying"]
     if meter.counts["copying"]:
         yield _part("copying to the device", "copying", lane, meter.counts["copying"], copying, seconds)
@@ -260,12 +261,12 @@ def _part(name: str, kind: str, lane: str, items: int, spent: float, capacity: f
     return Part(name, kind, lane, items, spent, spent / capacity if capacity > 0 else 0.0)
 
 
-# Passing an item to another process or thread costs about this much; a consumer that is faster did no work with it.
+# Passing an item to another process or thread takes about this long; a consumer that is faster did no work with it.
 _TINY_SECONDS = {"rest": 3e-4, "handing over": 3e-4, "workers": 3e-4, "consumer": 3e-5}
 
 
 def _advise(kind: str, *, workers: int, on_processor: float | None, seconds_per_item: float) -> str:
-    """What to do about a bottleneck."""
+    """Return what to do about a bottleneck."""
     if kind == "functions":
         return _about_functions(workers, on_processor)
     if seconds_per_item < _TINY_SECONDS.get(kind, 0.0):

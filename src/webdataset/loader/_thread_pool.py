@@ -1,8 +1,8 @@
-"""Per-item functions on threads, in order: what comes out does not depend on how many threads there are.
+"""Per-item functions on threads, in order: the results do not depend on the number of threads.
 
-The items in flight are this stage's progress, saved as origins. One thread, the one that asks for items, reads ahead
-and hands the results on; the pool only runs the functions. So no stage before or after ever sees two threads.
-Neighbours travel in chunks that take some milliseconds.
+The items in flight are this stage's progress, saved as origins. One thread, that of the consumer, takes items from
+upstream and yields the results; the pool only runs the functions. So the stages before and after run in one thread.
+The unit of work is a chunk: neighbouring items that together take some milliseconds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ._meter import Meter
 from ._prefetch import POOL, runs_in
 from ._thread_choice import ThreadChoice
 
-# Handing a task to a thread and its result back wakes two threads, which wait for each other's GIL: with a task per
-# photo it cost 100 µs of the photo's 1,470 µs, with six photos in a task next to nothing.
+# Passing a task to a thread and its result back wakes two threads, which wait for the GIL: with a task per photo that
+# took 100 µs of the photo's 1,470 µs, with six photos in a task almost nothing.
 _TASK_SECONDS = 0.008
-_LARGEST_CHUNK = 128  # and what is in flight must not make checkpoints large
+_LARGEST_CHUNK = 128  # items: those in flight are part of a checkpoint, which must not become large
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _Chunk:
 
     items: list[Any]
     size: int
-    before: _Chunk | None = None  # until this one is the oldest
+    before: _Chunk | None = None  # the chunk before this one, until this one is the oldest
     results: list[Any] = field(default_factory=list)
     failure: BaseException | None = None
     seconds: float = 0.0
@@ -45,21 +45,21 @@ class _Chunk:
     done: Future[None] = field(default_factory=Future)
 
     def wait_for_turn(self) -> None:
-        """Return when all items before these went through the functions.
+        """Wait until all items before those of this chunk went through the functions.
 
         Raises:
-            EndOfStreamError: one of them ended the stream.
+            EndOfStreamError: one of those items ended the stream.
         """
         before = self.before
         while before is not None:
-            before.done.result()  # it was given to a thread earlier, so it does not wait for this one
+            before.done.result()  # no deadlock: that chunk was submitted earlier, so it does not wait for this one
             if before.failure is not None:
                 raise EndOfStreamError
             before = before.before
 
 
 class Pool:
-    """The threads that all groups of functions of a pass share; they live while one of the groups runs.
+    """The threads that all groups of functions of a pass share; they exist while one of the groups runs.
 
     >>> list(Pool(2, memory=1 << 20).stage([str])(range(3)))
     ['0', '1', '2']
@@ -71,18 +71,18 @@ class Pool:
 
     def __init__(self, threads: int | str, *, memory: int, meter: Meter | None = None) -> None:
         self.wanted, self.memory, self.meter = threads, memory, meter or Meter()
-        self.spent = 0.0  # seconds in which a group was asked for items, by the next group among others
+        self.spent = 0.0  # seconds spent in `next_chunk` of any group: upstream of a group there may be another one
         self._groups = 0
         self._executor: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
     def stage(self, functions: Sequence[Callable[[Any], Any]]) -> Threaded:
-        """The stage that runs these functions; what `Running` asks for."""
+        """Return the stage that runs these functions, for `RunOptions.fused`."""
         return Threaded(self, fuse(functions))
 
     @contextmanager
     def executor(self, threads: int) -> Iterator[ThreadPoolExecutor]:
-        """The threads, so many if there are none yet; the last group that leaves waits for them to end."""
+        """Use the threads in a block; they are started by the first group and ended by the last one that leaves."""
         with self._lock:
             self._groups += 1
             if self._executor is None:
@@ -106,9 +106,9 @@ def _apply(chunk: _Chunk, function: Callable[[Any], Any], stopped: threading.Eve
     try:
         for item in chunk.items:
             if stopped.is_set():
-                raise EndOfStreamError  # no handler is asked after the end
+                raise EndOfStreamError  # no handler is called after the end
             chunk.results.append(function(item))
-    except BaseException as failure:  # raised in its turn, after the results before it
+    except BaseException as failure:  # raised by the consumer's thread, after the results before it
         chunk.failure = failure
     chunk.items.clear()
     chunk.size = size_of_many(chunk.results)
@@ -123,7 +123,7 @@ class Threaded(Resumable):
     function: Callable[[Any], Any]
 
     def start(self, during: Pass) -> InFlight:
-        """Nothing in flight."""
+        """Return the progress of a pass: nothing is in flight."""
         return InFlight()
 
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
@@ -133,20 +133,20 @@ class Threaded(Resumable):
             pass
 
     def _in_place(self, items: Iterator[Any], at: InFlight, choice: ThreadChoice) -> Generator[Any, None, bool]:
-        """The results, made by the thread that asks for them, until threads are to make them (True) or to the end."""
+        """Yield results made in the consumer's thread; return True if threads are to continue, False at the end."""
         meter, size, began = self.pool.meter, 1, time.perf_counter()
         while True:
             clock = _Clock(self.function)
             inside, ended = yield from _first(size, Loop((clock,)).run(items, at))
             more, count = 0.0, 0
-            if not ended and not choice.is_trial:  # an eighth of the items is timed
+            if not ended and not choice.is_trial:  # from now on only an eighth of the items is timed
                 more, ended = yield from _first(7 * size, Loop((self.function,)).run(items, at))
                 count = 7 * size
             scale = 1 + count / max(1, clock.items)
             meter.add("functions in place", clock.seconds * scale, count=clock.items + count)
             meter.add("read", inside + more - clock.seconds * scale, count=clock.items + count)
             meter.choice = str(choice)
-            if ended:  # maybe without an item
+            if ended:  # there may have been no item, so do not measure
                 return False
             began, before = time.perf_counter(), began
             if choice.in_place(items=clock.items + count, seconds=clock.seconds * scale, wall=began - before):
@@ -155,7 +155,7 @@ class Threaded(Resumable):
             size = min(_LARGEST_CHUNK, 2 * size)
 
     def _on_threads(self, items: Iterator[Any], at: InFlight, choice: ThreadChoice) -> Generator[Any, None, bool]:
-        """The results, until they are to be made in place or by another number of threads (True), or to the end."""
+        """Yield results made by threads; return True to continue in place or on more threads, False at the end."""
         pool = self.pool
         with pool.executor(choice.threads) as executor, _Window(self, executor, items, at, choice) as window:
             while (chunk := window.next_chunk()) is not None:
@@ -174,7 +174,7 @@ class Threaded(Resumable):
 
 
 class _Clock:
-    """A function, and how long it took."""
+    """A function whose calls are counted and timed."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -189,20 +189,20 @@ class _Clock:
 
 
 def _first(count: int, results: Iterator[Any]) -> Generator[Any, None, tuple[float, bool]]:
-    """The first so many results; then how long it took to make them, and whether there are no more."""
-    inside, asked = 0.0, time.perf_counter()
+    """Yield the first `count` results; return how many seconds making them took, and whether there are no more."""
+    making, started = 0.0, time.perf_counter()
     for result in results:
-        inside += time.perf_counter() - asked
+        making += time.perf_counter() - started
         yield result
-        asked = time.perf_counter()
+        started = time.perf_counter()
         count -= 1
         if not count:
-            return inside, False
-    return inside + time.perf_counter() - asked, True
+            return making, False
+    return making + time.perf_counter() - started, True
 
 
 class _Window:
-    """The chunks in flight, and the stream that they are taken from."""
+    """The chunks in flight, and the stream that their items come from."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class _Window:
         self._most = 2 * choice.threads + 2
         self._noted = time.perf_counter()  # when the results of the last chunk were yielded
         self._chunk_size = 1
-        self._result_size = 0  # bytes that an item becomes
+        self._result_size = 0  # bytes of the result of an item
         self.ended = False
         self._error: BaseException | None = None
 
@@ -234,7 +234,7 @@ class _Window:
             chunk.done.cancel()
 
     def next_chunk(self) -> _Chunk | None:
-        """The oldest chunk, finished; None at the end. An error of the stream comes after all that it brought."""
+        """Return the oldest chunk when it is done; None at the end. Raise an error of the stream after its items."""
         began, before = time.perf_counter(), self._pool.spent
         try:
             return self._oldest()
@@ -242,11 +242,11 @@ class _Window:
             self._pool.spent = before + time.perf_counter() - began
 
     def _oldest(self) -> _Chunk | None:
-        self._add_chunk()  # one for the one that is about to leave: what is in flight does not shrink
+        self._add_chunk()  # in place of the one that is returned, so that as many stay in flight
         while self._chunks and not self._chunks[0].done.done() and self._add_chunk():
             pass
         if not self._chunks:
-            error, self._error = self._error, None  # its traceback holds this frame
+            error, self._error = self._error, None  # its traceback refers to this frame
             if error is not None:
                 raise error
             return None
@@ -260,7 +260,7 @@ class _Window:
         return chunk
 
     def note(self, chunk: _Chunk) -> None:
-        """The results of a chunk were yielded."""
+        """Note that the results of a chunk were yielded."""
         before, self._noted = self._noted, time.perf_counter()
         if not self._changed:
             self._changed = self._choice.on_threads(
@@ -272,29 +272,30 @@ class _Window:
             self._meter.choice = str(self._choice)
 
     def _adapt(self, chunk: _Chunk) -> None:
-        each = chunk.seconds / max(1, len(chunk.results))
-        # A small one among large ones must not open the way for a hundred of them.
+        """Choose the size of the next chunks by the time and the bytes of this one's results."""
+        per_item = chunk.seconds / max(1, len(chunk.results))
+        # Halved at most: after one small result among large ones, a large chunk would take too much memory.
         self._result_size = max(chunk.size // max(1, len(chunk.results)), self._result_size // 2)
-        wanted = min(_LARGEST_CHUNK, int(_TASK_SECONDS / max(each, 1e-9)), 2 * self._chunk_size)
+        wanted = min(_LARGEST_CHUNK, int(_TASK_SECONDS / max(per_item, 1e-9)), 2 * self._chunk_size)
         self._chunk_size = self._fitting(wanted, self._result_size)
 
     def _fitting(self, wanted: int, size: int) -> int:
-        """How many items of this size make a chunk, if so many are wanted: one at least."""
+        """Return how many of the wanted items of this size fit into a chunk: at least one."""
         return max(1, min(wanted, self._pool.memory // self._most // max(1, size)))
 
     def _add_chunk(self) -> bool:
-        """Take a chunk from the stream, if it fits into the budget and the stream has not ended."""
+        """Take a chunk from the stream if it fits into the limits; return whether there may be another one."""
         if self.ended or self._changed or (self._chunks and not self._fits()):
             return False
         chunk = _Chunk([], 0, self._chunks[-1] if self._chunks else None)
         began, before = time.perf_counter(), self._pool.spent
         try:
             self._take(chunk)
-        except Exception as error:  # raised in its turn; Ctrl-C at once
+        except Exception as error:  # raised after the items before it; Ctrl-C is not caught
             self._error, self.ended = error, True
         self._meter.add("read", time.perf_counter() - began - (self._pool.spent - before), count=len(chunk.items))
         if chunk.items:
-            context = self._context.copy()  # `world.current()` in a thread is that of the consumer
+            context = self._context.copy()  # so that `world.current()` in the thread is that of the consumer
             chunk.done = self._executor.submit(context.run, _apply, chunk, self._function, self._stopped)
             self._chunks.append(chunk)
         return not self.ended
@@ -302,7 +303,7 @@ class _Window:
     def _take(self, chunk: _Chunk) -> None:
         at, items, upstream = self._at, chunk.items, self._at.upstream
         while at.again and len(items) < self._chunk_size:
-            items.append(at.again.popleft())  # its origin has been loaded already
+            items.append(at.again.popleft())  # its origin is in `at.origins` already
         most = self._chunk_size
         while len(items) < most:
             try:
@@ -313,7 +314,7 @@ class _Window:
             at.origins.append(upstream.origin if upstream is not None else None)
             if len(items) == 1:
                 most = self._fitting(most, size_of(items[0]))
-        # What it will hold counts from now on: a hundred photos are small until they are decoded.
+        # Count the results from now on: a hundred photos are small until they are decoded.
         chunk.size = max(size_of_many(items), len(items) * self._result_size)
 
     def _fits(self) -> bool:

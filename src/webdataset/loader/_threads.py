@@ -1,4 +1,4 @@
-"""A dataset read in the background: functions of one item on a pool, everything else in one thread that works ahead."""
+"""A dataset read in the background: functions of one item on a thread pool, all else in one thread that prefetches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webdataset.pipeline import DataPipeline, NoTimer, Run, RunOptions, must_not
 
 from ._device import Device
 from ._item_sizes import size_of
-from ._item_state import LoaderProgress, Tagged, described, tagged
+from ._item_state import LoaderProgress, Tagged, loader_text, tagged
 from ._meter import Meter, StageTimer, timed
 from ._move_batching import as_it_is, converted
 from ._pin_memory import pinned
@@ -31,14 +31,14 @@ class Threads(Resumable):
     [0, 1, 2, 3]
 
     Args:
-        dataset: what is read.
-        threads: how many run the functions; with none everything happens where the items are taken; "auto" chooses.
-        prefetch: how many items may wait for whoever takes them.
+        dataset: the dataset to read.
+        threads: how many threads run the functions; with 0 everything runs in the consumer's thread; "auto" chooses.
+        prefetch: how many items may wait for the consumer.
         memory: how many bytes may wait, half of them before and half of them after batching.
-        pin_memory: yield tensors that a device can copy by itself.
+        pin_memory: yield tensors in pinned memory.
         device: yield tensors on this device.
-        convert: what becomes of every item, before it is pinned or copied to the device.
-        meter: told who is busy and who waits.
+        convert: applied to every item, before it is pinned or copied to the device.
+        meter: counts how long each part is busy and how long it waits.
         watched: time every single stage too.
     """
 
@@ -53,24 +53,24 @@ class Threads(Resumable):
     watched: bool = False
 
     def __repr__(self) -> str:
-        return described(self.dataset, "threads")
+        return loader_text(self.dataset, "threads")
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def start(self, during: Pass) -> LoaderProgress:
-        """At the beginning."""
+        """Return the progress at the beginning of the pass."""
         return LoaderProgress(self.dataset, during)
 
     def run(self, items: Iterator[Any], at: LoaderProgress, /) -> Iterator[Any]:
         """Yield the items of one epoch of the dataset."""
-        if at.complete:  # when the state was saved
+        if at.complete:  # it was when the state was saved
             return
         if self.convert is converted:
             converted(())  # imports torch, which would be counted as batching
         self.meter.clear()
         try:
-            for tag in self._handed_over(at.begin(self._options())):
+            for tag in self._delivered(at.begin(self._options())):
                 state = tag._replace(item=None)
                 self.meter.counts["items"] += 1
                 at.note(state)
@@ -81,16 +81,16 @@ class Threads(Resumable):
         at.complete = True
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """The dataset makes it again."""
+        """Make the item again from the dataset."""
         item = self.convert(self.dataset.again(origin))
         return pinned(item) if self._pins else item
 
     def stats(self) -> Stats:
-        """Where the time went since the epoch began."""
+        """Return where the time went since the epoch began."""
         return thread_stats(self.meter, self.threads)
 
     def with_watch(self) -> Threads:
-        """A copy that times every stage, of a copy of the dataset."""
+        """Return a copy with a copy of the dataset, in which every stage is timed."""
         return replace(self, dataset=self.dataset.compose(), meter=Meter(), watched=True)
 
     def _options(self) -> RunOptions:
@@ -102,11 +102,11 @@ class Threads(Resumable):
             return RunOptions(timer=timer)
         return RunOptions(Pool(self.threads, memory=self.memory // 2, meter=self.meter).stage, timer)
 
-    def _handed_over(self, run: Run) -> Iterator[Tagged]:
-        tags = self._ahead(run)
+    def _delivered(self, run: Run) -> Iterator[Tagged]:
+        tags = self._prefetched(run)
         return tags if self.device is None else self.device.copied(tags, self.meter, _item, _with_item)
 
-    def _ahead(self, run: Run) -> Generator[Tagged, None, None]:
+    def _prefetched(self, run: Run) -> Generator[Tagged, None, None]:
         if not self.threads:
             yield from timed(self._tags(run), self.meter, "wait")
             return
@@ -116,11 +116,11 @@ class Threads(Resumable):
             memory=self.memory // 2,
             measure=_size_of_item,
             meter=self.meter,
-        ) as ahead:
-            yield from ahead
+        ) as prefetched:
+            yield from prefetched
 
     def _tags(self, run: Run) -> Iterator[Tagged]:
-        """The items of the epoch; a run that is left early is closed by the thread that runs it."""
+        """Yield the items of the epoch; a run that is left early is closed here, by the thread that reads it."""
         convert, pins = self.convert, self._pins
         try:
             for tag in tagged(run, origins=True):

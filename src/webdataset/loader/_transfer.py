@@ -1,8 +1,8 @@
-"""How a batch travels between processes: a short message, and all its arrays side by side in one block.
+"""How a batch is sent between processes: as a short message, and all its arrays side by side in one block.
 
-The batch is pickled with its large buffers left out (PEP 574), whatever it is made of; on the other side the arrays and
-tensors are views of the block. So a batch of a hundred fields is one object in shared memory, and is copied once; or
-not at all, if it was made in the block.
+The batch is pickled with its large buffers left out (PEP 574), whatever types it has; in the receiving process the
+arrays and tensors are views of the block. So a batch of a hundred fields is one object in shared memory, and is copied
+once; or not at all, if its arrays were allocated in the block.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from webdataset.errors import StageError
 from ._shared_memory import Blocks, aligned, receive
 
 _LEAST = 1024  # smaller buffers stay in the message
-# Below this a message through the pipe is as fast as a block (64 kB is what a Linux pipe holds at once).
+# A smaller message is as fast through the pipe as in a block (a Linux pipe holds 64 kB).
 _LEAST_BLOCK = 1 << 16
 
 
 @dataclass(slots=True)
 class Transfer:
-    """A value on its way: the message, and where its buffers are."""
+    """A packed value: the message, and where its buffers are."""
 
-    message: bytes  # empty if it is the last of the buffers
-    spans: list[tuple[int, int]]
+    message: bytes  # empty if the message is the last of the buffers
+    spans: list[tuple[int, int]]  # start and length of each buffer
     buffers: Any  # the arguments of `receive` for the block that was sent; or the bytes themselves
 
     @property
     def size(self) -> int:
-        """How many bytes travel."""
+        """How many bytes are sent."""
         return len(self.message) + sum(length for _, length in self.spans)
 
     def unpack(self) -> Any:
-        """The value, once; its arrays are views, and the block goes back when the last of them is gone."""
+        """Return the value and forget it. Its arrays are views; the block is free again when the last one is gone."""
         block, self.buffers = self.buffers, None
         views = [block[start : start + length] for start, length in self.spans]
         message = self.message or views.pop()
         return pickle.loads(message, buffers=views)  # noqa: S301  # from a process that we started ourselves
 
     def __reduce__(self) -> tuple[Callable[..., Transfer], tuple[Any, ...]]:
-        return _arrive, (self.message, self.spans, self.buffers)
+        return _received, (self.message, self.spans, self.buffers)
 
 
-def _arrive(message: bytes, spans: list[tuple[int, int]], buffers: Any) -> Transfer:
-    """Open the block at once: the worker may close it as soon as it sees that we have it."""
+def _received(message: bytes, spans: list[tuple[int, int]], buffers: Any) -> Transfer:
+    """Return the transfer with its block opened, now: the worker may close the block once it is marked as received."""
     if isinstance(buffers, tuple):
         return Transfer(message, spans, receive(*buffers))
     return Transfer(message, spans, np.frombuffer(buffers, np.uint8))
 
 
 def pack(value: Any, blocks: Blocks | None) -> Transfer:
-    """Pack a value; without blocks the buffers travel in the message.
+    """Pack a value; without blocks the buffers are part of the message.
 
     >>> blocks = Blocks(keep=2)
     >>> transfer = pack({"image": np.ones((64, 32, 32)), "label": 3}, blocks)
@@ -107,10 +107,10 @@ def _pickled(value: Any, found: list[memoryview]) -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Lets tensors, views and arrays that are not contiguous take part in PEP 574."""
+    """Pickles tensors, views and arrays that are not contiguous by their buffers (PEP 574)."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """How to pickle what Python itself would put into the message."""
+        """Return how to pickle an object whose bytes Python would put into the message."""
         if isinstance(obj, np.ndarray) and not (obj.flags.c_contiguous or obj.flags.f_contiguous):
             return np.ascontiguousarray(obj).__reduce_ex__(5)
         if type(obj) is memoryview:
@@ -136,7 +136,7 @@ def _is_plain(tensor: Any, torch: Any) -> bool:
 def _tensor_reduced(tensor: Any, torch: Any) -> tuple[Any, ...]:
     try:
         return _tensor, (tensor.numpy(),)
-    except TypeError:  # NumPy has no such dtype (bfloat16, float8): travel as integers of the same size
+    except TypeError:  # NumPy has no such dtype (bfloat16, float8): send integers of the same size
         return _tensor, (tensor.view(getattr(torch, f"int{8 * tensor.itemsize}")).numpy(), tensor.dtype)
 
 

@@ -8,7 +8,7 @@ Windows are of equal size as far as possible, and of K units at least: a small r
 * K = 0: the order of storage.        * K = 1: units in random order, shuffled inside.
 * K = all: a true global shuffle.     * chunks: FFCV's quasi-random order: few bytes in memory, near-random.
 
-Ranks and workers do not occur here: they decide who fetches a position, never which sample it is.
+Ranks and workers do not occur here: they decide which process fetches a position, never which sample it is.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Order:
         total = len(sizes)
         shuffled = self.window != 0
         units = permutation(total, digest("shards", self.seed, self.epoch)) if shuffled else np.arange(total)
-        put = object.__setattr__  # the one way to finish a frozen object
-        put(self, "counts", counts)
-        put(self, "_units", units)
-        put(self, "_shard_of", shard_of)
-        put(self, "_first_of", first_of)
-        put(self, "_starts", starts_of(sizes[units]))
+        set_field = object.__setattr__  # the class is frozen
+        set_field(self, "counts", counts)
+        set_field(self, "_units", units)
+        set_field(self, "_shard_of", shard_of)
+        set_field(self, "_first_of", first_of)
+        set_field(self, "_starts", starts_of(sizes[units]))
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -107,15 +107,15 @@ class Order:
         return windows * len(self._units) // self._windows
 
     def _mixed(self, positions: Ints) -> Ints:
-        """Positions permuted inside their windows."""
+        """Return the positions, permuted inside their windows."""
         if self.window == 0 or not len(positions):
             return positions
         window = self._window_of(np.searchsorted(self._starts, positions, side="right") - 1)
         start, stop = self._starts[self._edge(window)], self._starts[self._edge(window + 1)]
         key = digest("samples", self.seed, self.epoch)
         # One key for all positions if they are in one window: a sixth of the time for neighbouring positions.
-        one = bool((window == window[0]).all())
-        return start + permute(positions - start, stop - start, derive_keys(key, window[:1] if one else window))
+        is_one = bool((window == window[0]).all())
+        return start + permute(positions - start, stop - start, derive_keys(key, window[:1] if is_one else window))
 
     def _valid(self, positions: Any) -> Ints:
         array = np.atleast_1d(np.asarray(positions, dtype=np.int64))

@@ -46,20 +46,20 @@ class MixSchedule:
         return tuple(self._weights)
 
     def draw(self) -> int:
-        """The source that comes next."""
+        """Return the source that comes next."""
         source = self._overdue.pop(0) if self._overdue else self._from_plan()
         self._draws += 1
         self._counts[source] += 1
         return source
 
     def reweight(self, weights: Sequence[float]) -> None:
-        """Use other weights from the next draw on; what sources were owed so far is carried over."""
+        """Use other weights from the next draw on; draws that sources are behind or ahead are carried over."""
         self._behind = self._owed()
         self._begin(weights)
 
     def drop(self, source: int) -> bool:
-        """Go on without a source that is exhausted; False when none is left."""
-        weights = [0.0 if each == source else weight for each, weight in enumerate(self._weights)]
+        """Go on without a source that is exhausted; return False if none is left."""
+        weights = [0.0 if number == source else weight for number, weight in enumerate(self._weights)]
         if not any(weights):
             return False
         self.reweight(weights)
@@ -83,7 +83,7 @@ class MixSchedule:
 
     @classmethod
     def load(cls, saved: dict[str, Any]) -> MixSchedule:
-        """The schedule whose next draws are those of the saved one.
+        """Return the schedule from its saved state; its next draws are those of the saved one.
 
         >>> schedule = MixSchedule([3, 2])
         >>> first = [schedule.draw() for _ in range(100)]

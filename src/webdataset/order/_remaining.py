@@ -1,9 +1,9 @@
-"""What is left of an epoch: every position from some point on, but for a few ranges that are done already.
+"""What remains of an epoch: all positions from some point on, except a few ranges that are done already.
 
-Readers take positions of the rest in a fixed pattern (`Steps`), so how many each of them took says exactly which are
-done. Joined, that is again a rest, for any other number of readers to go on with. Readers that went in step leave one
-number. Where a filter let some of them run ahead, thousands of ranges may be left; then what is saved is the rest
-before, and the counts: a few integers again.
+Readers take the remaining positions in a fixed pattern (`Steps`), so the number that each of them took determines which
+positions are done. What remains after all of them is again such a value, with which any other number of readers can go
+on. If the readers were in step it is one number. If some were ahead because of a filter, there may be thousands of
+ranges; then the earlier value and the counts are saved instead, which again are a few integers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ._steps import Steps
 
 Ints = NDArray[np.int64]
 
-# A checkpoint with more ranges than this is written as counts instead: 64 ranges take about 1.5 kB.
+# More ranges than this are saved as counts instead: 64 ranges take about 1.5 kB.
 _MOST_RANGES = 64
-_MOST_READERS, _LARGEST = 1_000_000, 2**40  # numbers of a checkpoint beyond these are damage, and would fill memory
+_MOST_READERS, _LARGEST = 1_000_000, 2**40  # larger numbers in a checkpoint are malformed, and could fill the memory
 
 
 class Reader(NamedTuple):
@@ -40,7 +40,7 @@ class Reader(NamedTuple):
 
 
 def read_reader(saved: Iterable[Any]) -> Reader:
-    """A reader out of a checkpoint.
+    """Return a reader from its JSON in a checkpoint.
 
     >>> read_reader([0, 1, 0, 0, 8, 3])
     Traceback (most recent call last):
@@ -72,7 +72,7 @@ class Remaining:
     Args:
         samples: how many samples the epoch has.
         position: everything before it is done.
-        also: ranges after it that are done too.
+        also: ranges after `position` that are done too.
     """
 
     samples: int
@@ -89,7 +89,7 @@ class Remaining:
         return self.samples - self.position - sum(stop - start for start, stop in self.also)
 
     def positions(self, numbers: Any) -> Ints:
-        """The positions of the rest with these numbers; after its end the epoch begins again.
+        """Return the remaining positions with these numbers; after the last one the epoch begins again.
 
         So the padding of a last step does not depend on where the epoch was resumed.
 
@@ -105,7 +105,7 @@ class Remaining:
         return result
 
     def without(self, start: int, stop: int) -> Remaining:
-        """The rest when also the positions from `start` up to `stop` are done.
+        """Return what remains when the positions from `start` up to `stop` are done, too.
 
         >>> Remaining(10).without(0, 4).without(6, 8)
         Remaining(samples=10, position=4, also=((6, 8),))
@@ -115,7 +115,7 @@ class Remaining:
         return Remaining(self.samples, position, tuple(span for span in spans if span[0] < span[1]))
 
     def after(self, taken: Iterable[Reader]) -> Remaining:
-        """The rest when these readers have taken so much of this one.
+        """Return what remains after these readers have taken their parts.
 
         >>> readers = [Reader(rank, 2, 0, 1, batch=2, taken=taken) for rank, taken in ((0, 4), (1, 2))]
         >>> Remaining(10).after(readers)
@@ -145,7 +145,7 @@ class Remaining:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Remaining:
-        """What was saved.
+        """Return the value from its JSON.
 
         >>> Remaining.from_json({"samples": 10, "position": 4, "also": []})
         Remaining(samples=10, position=4, also=())
@@ -169,18 +169,18 @@ class Remaining:
 
     @cached_property
     def _segments(self) -> tuple[Ints, Ints]:
-        """Where the runs of positions that are left begin, and how many positions are in those before each."""
+        """Where the runs of remaining positions begin, and how many positions are in the runs before each."""
         starts = np.array([self.position, *(stop for _, stop in self.also)], np.int64)
         stops = np.array([*(start for start, _ in self.also), self.samples], np.int64)
         return starts, starts_of(stops - starts)
 
     def steps(self, batch: int, ranks: int, last: str) -> Steps:
-        """How readers share this rest."""
+        """Return how readers share what remains."""
         return Steps(len(self), batch, ranks, last=last)
 
 
 def _first_open(readers: Sequence[Reader]) -> int:
-    """The first number of a step that not all readers have finished; 0 if some of them are not known."""
+    """Return the first number of the first step that not all readers have finished; 0 if some readers are missing."""
     if not readers:
         return 0
     ranks, batch = readers[0].ranks, readers[0].batch
@@ -194,15 +194,15 @@ def _first_open(readers: Sequence[Reader]) -> int:
 
 
 def _numbers(reader: Reader, first: int, end: int) -> Ints:
-    """The numbers from `first` on that a reader took, in its order; some after the end too."""
+    """Return the numbers from `first` on that a reader took, in its order; some may be after the end."""
     step = first // (reader.ranks * reader.batch)
     done = max(0, -(-(step - reader.worker) // reader.workers)) * reader.batch
-    taken = min(reader.taken, end)  # no turn has a smaller number than its own
+    taken = min(reader.taken, end)  # a number is never smaller than its turn: later turns are after the end
     return numbers_of(reader, np.arange(min(done, taken), taken))
 
 
 def numbers_of(reader: Reader, turns: Any) -> Ints:
-    """The numbers that a reader takes at these of its turns, which count from 0.
+    """Return the numbers that a reader takes at some of its turns, which count from 0.
 
     >>> numbers_of(Reader(rank=1, ranks=2, worker=0, workers=1, batch=2, taken=0), [0, 1, 2])
     array([2, 3, 6])

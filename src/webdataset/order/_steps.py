@@ -1,4 +1,4 @@
-"""Who fetches which positions: equal steps on every rank, every sample exactly once.
+"""Which process fetches which positions: equal steps on every rank, every sample exactly once.
 
 With batches of B on R ranks, global step s covers the positions s·B·R … (s+1)·B·R-1 after the start; rank r has the
 r-th B of them, and worker w of W the steps w, w+W, w+2W, … So the global sequence, read step by step and rank by rank,
@@ -45,7 +45,7 @@ class Steps:
         return self.samples // per_step if self.last == "drop" else -(-self.samples // per_step)
 
     def of_worker(self, worker: int, workers: int) -> range:
-        """The steps that one of a rank's workers prepares; workers are asked in turn.
+        """Return the steps that one of a rank's workers prepares; the loader takes them from the workers in turn.
 
         >>> Steps(samples=100, batch=10).of_worker(1, 4)
         range(1, 10, 4)

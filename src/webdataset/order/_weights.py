@@ -11,18 +11,18 @@ from webdataset.errors import SpecError
 
 
 def pick(weights: Sequence[float], point: float) -> int:
-    """The source that a point of 0 … 1 falls on, when each takes up its share of the line.
+    """Return the source for a point from 0 to 1, on a line divided among the sources by their weights.
 
     >>> [pick([1, 0, 1], point) for point in (0.0, 0.49, 0.5, 0.99)]
     [0, 0, 2, 2]
     """
     sums = list(accumulate(weights))
-    # Rounding may put the last point on the end of the line, which is the last source that has any weight.
+    # Rounding may put a point on the end of the line, which belongs to the last source with a weight above 0.
     return min(bisect_right(sums, point * sums[-1]), bisect_left(sums, sums[-1]))
 
 
 def check_weights(weights: Sequence[float], sources: int) -> list[float]:
-    """The weights as floats, or an error that says which one cannot be.
+    """Return the weights as floats, or raise an error that says what is wrong with them.
 
     >>> check_weights([1, 3], 2)
     [1.0, 3.0]

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset.describe import identifies, shown
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, count_in, digest, well_formed
 
-from ._checkpoint_v1 import upgrade
 from ._cursor import Cursor, check_types
-from ._source_choice import Shares
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
 
 _HINT = "load the checkpoint into the pipeline that saved it"
 _LONGEST = 120
@@ -23,12 +24,12 @@ _LONGEST = 120
 
 @dataclass(frozen=True)
 class Identity:
-    """What a checkpoint remembers of a pipeline, to refuse another one.
+    """What identifies a pipeline in a checkpoint, so that another pipeline refuses it.
 
     Attributes:
         seed: the pipeline's seed.
         stages: the stages as text, the same in every process.
-        inner_seeds: the seeds of datasets inside, in their order; None in a checkpoint of version 1.
+        inner_seeds: the seeds of the datasets inside, in their order; None in a checkpoint of version 1.
     """
 
     seed: int
@@ -36,7 +37,7 @@ class Identity:
     inner_seeds: tuple[int, ...] | None = ()
 
     def check(self, saved: Identity) -> None:
-        """Refuse what another pipeline saved, in a sentence that says what differs."""
+        """Refuse the identity of another pipeline with an error that says what differs."""
         for number, (there, here) in enumerate(zip(saved.stages, self.stages, strict=False)):
             if there != here:
                 raise StateError(f"stage {number} of the checkpoint is {there}, here it is {here}", hint=_HINT)
@@ -62,7 +63,7 @@ class Identity:
 
     @classmethod
     def from_json(cls, saved: Json) -> Identity:
-        """The identity again."""
+        """Return the identity from its JSON."""
         check_types(saved, seed=int, stages=list, inner_seeds=list | None)
         seeds = saved.get("inner_seeds")
         return cls(saved["seed"], tuple(map(str, saved["stages"])), None if seeds is None else tuple(seeds))
@@ -70,11 +71,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a program may change at any time, and what a resumed one has from its beginning.
+    """Settings that a program may change while it runs; a resumed program starts with them.
 
     Attributes:
-        weights: of every mix inside, in their order: those that were set, or None. None: a checkpoint without them.
-        next_epoch: the number that the next epoch will have, if it does not follow from that of the current one.
+        weights: of every mix inside, in their order: those that were set, or None. None if a checkpoint has none.
+        next_epoch: the number of the next epoch, if that is not one more than the number of the current one.
     """
 
     weights: tuple[Sequence[float] | None, ...] | None = None
@@ -87,7 +88,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, saved: Json) -> Settings:
-        """The settings again."""
+        """Return the settings from their JSON."""
         check_types(saved, weights=list | None, next_epoch=int | None)
         weights, epoch = saved.get("weights"), saved.get("next_epoch")
         with well_formed(saved, "the next epoch"):
@@ -95,7 +96,7 @@ class Settings:
         return cls(None if weights is None else tuple(weights), epoch)
 
     def apply_weights(self, mixes: Sequence[Shares]) -> None:
-        """Let all mixes have the weights that they had."""
+        """Set the weights of all mixes."""
         if self.weights is None:
             return
         try:
@@ -113,8 +114,8 @@ class Checkpoint:
 
     Attributes:
         identity: of the pipeline.
-        dataset: of the dataset that a loader reads.
         cursor: where the next item is.
+        dataset: the identity of the dataset that a loader reads; None for any other pipeline.
         settings: what was changed since the pipeline was made.
     """
 
@@ -134,7 +135,7 @@ class Checkpoint:
 
     @classmethod
     def from_json(cls, saved: Json) -> Checkpoint:
-        """The checkpoint again, whichever version wrote it.
+        """Return the checkpoint from the JSON of any version.
 
         >>> Checkpoint.from_json({"version": 3})
         Traceback (most recent call last):
@@ -149,6 +150,8 @@ class Checkpoint:
                 hint="give load_state_dict what state_dict returned",
             )
         if version == 1:
+            from ._checkpoint_v1 import upgrade
+
             saved = upgrade(saved)
         dataset = saved.get("dataset")
         return cls(
@@ -159,12 +162,12 @@ class Checkpoint:
         )
 
     def with_cursor(self, cursor: Cursor) -> Checkpoint:
-        """The same pipeline with another cursor."""
+        """Return the checkpoint with another cursor."""
         return replace(self, cursor=cursor)
 
 
 def fingerprint(stages: Sequence[Any]) -> tuple[str, ...]:
-    """What a checkpoint remembers of the stages.
+    """Return the texts of the stages in a checkpoint.
 
     >>> from webdataset.stages import Map
     >>> fingerprint([Map(str)])
@@ -178,5 +181,5 @@ def fingerprint(stages: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _short(text: str) -> str:
-    """A list of ten thousand shards must not make the checkpoint large, and must still be told from another."""
+    """Return a long text, such as a list of ten thousand shards, cut and with a digest that identifies it."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… #{digest(text):016x}"

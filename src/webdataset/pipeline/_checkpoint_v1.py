@@ -1,7 +1,7 @@
-"""Version 1 of the state, turned into version 2. Nothing else knows its keys.
+"""Version 1 of the state, turned into version 2. No other file reads its keys.
 
 Version 1 had no types. The state of a dataset inside another was a dict with `epoch`, `passes`, `pass` and `in_epoch`,
-wherever it was; between two passes it was `next_epoch` and `at`.
+anywhere in the state; between two passes the dict had `next_epoch` and `at`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from webdataset.describe import without_addresses
+from webdataset.describe import same_everywhere
 from webdataset.errors import StateError
 from webdataset.flow import Json
 
@@ -21,7 +21,7 @@ _BETWEEN = {"next_epoch", "at"}
 
 
 def upgrade(saved: dict[str, Json]) -> dict[str, Json]:
-    """The same state as version 2 writes it.
+    """Return the same state as version 2 would have written it.
 
     >>> upgrade({"version": 1, "seed": 0, "stages": [], "next_epoch": 3, "at": None})["at"]
     {'epoch': 3, 'passes': 0, 'position': 0, 'beginning': []}
@@ -70,8 +70,8 @@ def _batched_inside(state: dict[str, Any], batching: re.Match[str]) -> dict[str,
 
 
 def _identity(saved: dict[str, Json]) -> dict[str, Json]:
-    # A loader's own collation was part of the text, and is not any more.
-    stages = [without_addresses(str(stage)).replace(", collation_fn=usual", "") for stage in saved["stages"]]
+    # A loader's default collation was part of the text in version 1, and is not in version 2.
+    stages = [same_everywhere(str(stage)).replace(", collation_fn=usual", "") for stage in saved["stages"]]
     return {"seed": saved["seed"], "stages": stages, "inner_seeds": None}
 
 
@@ -81,17 +81,17 @@ def _beginning(epoch: int, starts: list[Json] | None = None) -> dict[str, Json]:
 
 def _cursor(at: dict[str, Any], starts: list[Json] | None = None) -> dict[str, Json]:
     skip = at.get("skip", 0)
-    place = at["pass"]
+    saved_pass = at["pass"]
     cursor: dict[str, Json] = {"epoch": at["epoch"], "passes": at["passes"], "position": at["in_epoch"] + skip}
-    if place is None:
+    if saved_pass is None:
         cursor["beginning"] = starts or []
-    elif "plan" in place:
-        cursor["plan"] = _plan(place["plan"])
-    elif "replay" in place:
+    elif "plan" in saved_pass:
+        cursor["plan"] = _plan(saved_pass["plan"])
+    elif "replay" in saved_pass:
         cursor["beginning"] = []
-        skip += place["replay"]
+        skip += saved_pass["replay"]
     else:
-        cursor["stages"] = [_value(progress) for progress in place["progress"]]
+        cursor["stages"] = [_value(progress) for progress in saved_pass["progress"]]
     if skip:
         cursor["skip"] = skip
     if "world" in at:

@@ -1,10 +1,10 @@
 """Whole batches by column: `decode`, `to_tuple` and `batched` without a Python step per sample and stage.
 
-The functions of one sample and `batched` stay the reference. Where all of these stages have a function of columns too,
-the samples of a batch are taken together and the batch is made out of columns. If that does not work, for whatever
-reason (a field is missing, a value is damaged, a decoder is the user's own), the same samples go through the functions
-one by one. So handlers and errors are those of the reference. Samples that were taken and not yielded are in flight,
-as they are with threads, so checkpoints are the same, too.
+The functions of one sample and `batched` are the reference. If all of these stages have a function of columns as well,
+the samples of a batch are taken together and the batch is made of columns. If that fails for any reason (a field is
+missing, a value is damaged, a decoder is a function of the user), the same samples go through the functions one by one.
+So handlers and errors are those of the reference. Samples that were taken and not yielded are in flight, as they are
+with threads, so checkpoints are the same, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ColumnBatches:
 
     @classmethod
     def of(cls, stages: Sequence[PerItem], batching: Any, items: Iterator[Any] | None) -> Self | None:
-        """If all of these stages and `batching` have functions of columns."""
+        """Return an instance if all of these stages have functions of columns and `batching` is plain, else None."""
         if not stages or type(batching) is not Batched or batching.collation_fn is not default_collation_fn:
             return None
         steps = [step for stage in stages if (step := stage.on_columns()) is not None]
@@ -42,12 +42,12 @@ class ColumnBatches:
 
     def __init__(self, steps: Sequence[Callable[[Columns], Columns]], batching: Batched, items: Iterator[Any]) -> None:
         self._steps, self._batching = steps, batching
-        self._items = chain(items)  # does not ask again after the end
+        self._items = chain(items)  # unlike `items`, it stays at its end
         self._at = InFlight()  # the progress of the functions
         self._error: Exception | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """The items, for the functions: first those that are in flight, then new ones."""
+        """Yield the items for the functions: first those that are in flight, then new ones."""
         # No call from taking an item to the `yield`: Ctrl-C comes when a call ends, and would lose the item.
         while True:
             at = self._at
@@ -68,7 +68,7 @@ class ColumnBatches:
                     return
 
     def run(self, results: Iterator[Any], at: Any) -> Iterator[Any]:
-        """What `batched` yields. `results` is what the functions make of the items, one by one."""
+        """Yield the batches; `results` are those of the functions of one sample, for batches that need them."""
         if isinstance(at.upstream, InFlight):
             self._at = at.upstream
         one_by_one: Generator[Any, None, None] = self._batching.run(results, at)  # type: ignore[assignment]  # it is one
@@ -76,7 +76,7 @@ class ColumnBatches:
             samples = None if at.items or at.skip else self._take(self._batching.batchsize)
             try:
                 batch = None if samples is None else self._make(samples)
-            except Exception:  # the functions of one sample find out what it is, and ask the handlers
+            except Exception:  # the functions of one sample raise the error again, for the handlers
                 samples = None
             if samples is None:
                 yield from islice(one_by_one, 1)
@@ -89,7 +89,7 @@ class ColumnBatches:
             yield batch
 
     def _take(self, count: int) -> deque[Any] | None:
-        """The next so many items, which are in flight then; None if there are not so many, or threads work on some."""
+        """Take the next `count` items, which are in flight then; None if there are fewer, or threads work on some."""
         again, origins, above = self._at.again, self._at.origins, self._at.upstream
         if self._at.stopped or len(again) != len(origins) or len(again) > count:
             return None

@@ -1,11 +1,11 @@
-"""`Cursor`: how far an iteration is, as one typed value. The only file that knows the JSON of it.
+"""`Cursor`: how far an iteration is, as one typed value. No other file reads or writes the JSON of a cursor.
 
 A cursor says which pass is being read (`epoch`), how many passes of this iteration are complete (`passes`), how many
 items of the epoch were yielded (`position`), and where in the pass the next item is (`where`):
 
 * `Beginning`: before the first item of the pass
 * `InPlan`: in the computed order of an indexed dataset; goes on with any number of ranks and workers
-* `InStages`: what every stage that holds something says of itself
+* `InStages`: the progress of every stage that has one
 
 `skip` items after `where` were yielded already. They are read and dropped on resume. A pipeline with a stage of
 unknown kind resumes this way from the beginning of its pass.
@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import StateError
 from webdataset.flow import Json, count_in, well_formed
-from webdataset.plan import PlanState
 from webdataset.world import World
+
+if TYPE_CHECKING:
+    from webdataset.plan import PlanState
 
 _HINT = "give load_state_dict what state_dict returned"
 _NESTED = "$cursor"
@@ -33,7 +35,7 @@ class Beginning:
     """Before the first item of a pass.
 
     Attributes:
-        starts: how the stages begin, as `Progress.save_next` said; empty if the number of the pass decides alone.
+        starts: how the stages begin, from `Progress.save_next`; empty if that follows from the number of the pass.
     """
 
     starts: tuple[Json, ...] = ()
@@ -50,7 +52,7 @@ def beginning(starts: Sequence[Json]) -> Beginning:
 
 @dataclass(frozen=True, slots=True)
 class InStages:
-    """In the middle of a pass, as the stages say.
+    """In the middle of a pass, as saved by the stages.
 
     Attributes:
         progress: what `Progress.save` returned, stage by stage.
@@ -104,12 +106,12 @@ class Cursor:
 
     @property
     def plan(self) -> PlanState | None:
-        """How far an indexed dataset is, if that is all there is to say."""
+        """How far an indexed dataset is; None if the cursor is not that of a plan, or has items to skip."""
         return self.where.plan if isinstance(self.where, InPlan) and not self.skip else None
 
     @property
     def is_portable(self) -> bool:
-        """Whether any number of ranks and workers can go on from here (a plan has a check of its own)."""
+        """Whether any number of ranks and workers can go on from this cursor (`PlanState` checks that of a plan)."""
         if self.skip:
             return False
         if isinstance(self.where, Beginning):
@@ -120,15 +122,15 @@ class Cursor:
         return not self.where.stopped and (first is None or _is_portable(first)) and not any(others)
 
     def next_epoch(self) -> Cursor:
-        """The cursor when the epoch around it is over: the next one has all its items."""
+        """Return the cursor for the next epoch, which continues this one: no item of it was yielded yet."""
         return replace(self, position=0)
 
     def after(self, items: int) -> Cursor:
-        """Where the iteration is when so many more items of this epoch were yielded."""
+        """Return the cursor after so many more items of this epoch."""
         return replace(self, skip=self.skip + items, position=self.position + items) if items else self
 
     def settled(self) -> Cursor:
-        """The shortest cursor that means the same: what the readers of a plan took is part of what is done."""
+        """Return the shortest cursor that means the same: what the readers of a plan took is moved into `remaining`."""
         if isinstance(self.where, InPlan):
             return replace(self, where=InPlan(self.where.plan.settled()))
         if isinstance(self.where, InStages):
@@ -137,7 +139,7 @@ class Cursor:
         return self
 
     def for_world(self, here: World) -> Cursor:
-        """This cursor, marked with its process if no other one can go on from it."""
+        """Return this cursor with its process, if no other process can go on from it."""
         return self if self.is_portable else replace(self, world=here)
 
     def check_world(self, here: World) -> None:
@@ -148,16 +150,16 @@ class Cursor:
         """
         if self.world is None or self.world == here:
             return
-        there = self.world
-        if (there.ranks, there.workers) != (here.ranks, here.workers):
+        saved = self.world
+        if (saved.ranks, saved.workers) != (here.ranks, here.workers):
             raise StateError(
-                f"the checkpoint was saved with ranks={there.ranks}, workers={there.workers}; "
+                f"the checkpoint was saved with ranks={saved.ranks}, workers={saved.workers}; "
                 f"now ranks={here.ranks}, workers={here.workers}",
                 hint="a stream without an index resumes on the same numbers; index the shards to resume on any",
             )
-        if -1 not in {there.rank, there.worker}:  # version 1 did not say which rank it was
+        if -1 not in {saved.rank, saved.worker}:  # version 1 did not save which rank it was
             raise StateError(
-                f"the checkpoint was saved by rank {there.rank}, worker {there.worker}; "
+                f"the checkpoint was saved by rank {saved.rank}, worker {saved.worker}; "
                 f"this is rank {here.rank}, worker {here.worker}",
                 hint="without an index each rank has a checkpoint of its own: load the one that this rank saved",
             )
@@ -184,7 +186,7 @@ class Cursor:
 
     @classmethod
     def from_json(cls, saved: Json) -> Cursor:
-        """The cursor again.
+        """Return the cursor from its JSON.
 
         >>> Cursor.from_json({"epoch": "x", "passes": 0, "position": 0, "beginning": []})
         Traceback (most recent call last):
@@ -192,6 +194,8 @@ class Cursor:
         """
         check_types(saved, epoch=int, passes=int, position=int, weights=list | None)
         if "plan" in saved:
+            from webdataset.plan import PlanState
+
             where: Where = InPlan(PlanState.from_json(saved["plan"]))
         elif "stages" in saved:
             check_types(saved, stages=list)
@@ -223,7 +227,7 @@ def _world(saved: Json) -> World | None:
 
 
 class _SomeWorld(World):
-    """Any rank and worker of so many: what version 1 of the state said of its process."""
+    """Some rank and worker of so many: version 1 of the state saved the totals only."""
 
     def __init__(self, ranks: int, workers: int) -> None:
         for name, value in (("rank", -1), ("ranks", ranks), ("worker", -1), ("workers", workers)):
@@ -270,10 +274,10 @@ def decode(value: Json) -> Json:
 
 
 def as_cursor(progress: Json) -> Cursor:
-    """The progress of a dataset inside another, if it is one.
+    """Return the progress of a dataset inside another, checked to be a cursor.
 
     Raises:
-        StateError: it is something else.
+        StateError: it is not a cursor.
     """
     if isinstance(progress, Cursor):
         return progress

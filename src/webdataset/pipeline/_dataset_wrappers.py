@@ -1,4 +1,4 @@
-"""Datasets around datasets: a constant one, and one with another epoch or length."""
+"""`with_epoch`, `with_length` and `repeatedly` for any iterable dataset, and a dataset of one constant sample."""
 
 from __future__ import annotations
 

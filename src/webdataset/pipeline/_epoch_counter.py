@@ -1,13 +1,13 @@
-"""Which pass is this? A counter that torch's worker processes share with their parent.
+"""The number of the next pass: a counter that torch's worker processes share with their parent.
 
 A dataset is copied into every worker, and workers that do not persist are new in every epoch, so a plain attribute
-would start from zero each time and every epoch would have the same order. So the number of the next pass, and a ring of
-the latest iterations, are in shared memory from the first fork or spawn on. An entry of the ring is a number that names
-the iteration, the number of its first pass, and the birth of its workers. All workers of one iteration compute the same
-name: the first one appends the entry and the others find it.
+would start from zero each time and every epoch would have the same order. So the number of the next pass, and a ring
+buffer of the latest iterations, are in shared memory from the first fork or spawn on. An entry of the ring buffer is a
+number that names the iteration, the number of its first pass, and the birth number of its workers. All workers of one
+iteration compute the same name: the first one appends the entry and the others find it.
 
-The name is made of the seed that torch gives its workers. A program that seeds torch anew for every epoch makes that
-seed come again; then the workers' births tell the iterations apart.
+The name is made of the seed that torch gives its workers. A program that seeds torch anew for every epoch has the same
+seed each time; then the workers' birth numbers distinguish the iterations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from webdataset.flow import digest
 
 _WORD = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQQ")  # name, first pass, birth
-_RING = 2 * _WORD.size  # the ring comes after the number of the next pass, and how many entries were written
+_RING = 2 * _WORD.size  # the ring buffer comes after the number of the next pass and the count of entries written
 _ENTRIES = 64  # how many iterations one worker may be ahead of another
 _SIZE = _RING + _ENTRIES * _ENTRY.size
 
@@ -53,17 +53,17 @@ class EpochCounter:
         self._table: bytearray | mmap.mmap = bytearray(_SIZE)
         self._descriptor: int | None = None  # of the file that backs the table, once it is shared
         self._iterations = 0
-        self.requested = False  # a user has numbered the next iteration
-        self._failure: OSError | None = None  # why a forked worker has a table of its own
+        self.requested = False  # whether the user has set the number of the next pass
+        self._failure: OSError | None = None  # why the table could not be shared with a forked worker
         with _fork_lock:
             _not_shared.add(self)
 
     def next(self) -> int:
-        """The number of the first pass of the iteration that starts now in this process."""
+        """Start an iteration in this process, and return the number of its first pass."""
         return self._start_iteration(None)
 
     def go_on(self, epoch: int) -> None:
-        """Start an iteration in the middle: with this pass."""
+        """Start an iteration that is resumed in this pass."""
         self._start_iteration(epoch)
 
     def _start_iteration(self, epoch: int | None) -> int:
@@ -84,23 +84,23 @@ class EpochCounter:
         return first
 
     def begin(self, epoch: int) -> None:
-        """Let the next iteration start after this pass."""
+        """Note that a pass has begun: the next iteration starts after it."""
         with self._locked():
             if self.peek() <= epoch:
                 self._write_next(epoch + 1)
 
     def peek(self) -> int:
-        """The number that the first pass of the next iteration will get."""
+        """Return the number that the first pass of the next iteration will have."""
         return self._word(0)
 
     def set(self, epoch: int) -> None:
-        """Let the next pass be number `epoch`, in this process and in workers that live already."""
+        """Give the next pass the number `epoch`, in this process and in workers that exist already."""
         epoch = require_count("set_epoch", "epoch", epoch, least=0)
         with self._locked():
             self._write_next(epoch)
 
     def _find(self, worker: Any) -> int | None:
-        """The first pass of this worker's iteration, if another worker of it has begun."""
+        """Return the first pass of this worker's iteration, if another worker has started it."""
         name, birth = self._name(worker), _birth_of_first(worker.id)
         for entry in range(min(self._word(_WORD.size), _ENTRIES)):
             known, first, born = _ENTRY.unpack_from(self._table, _RING + entry * _ENTRY.size)
@@ -110,22 +110,22 @@ class EpochCounter:
 
     def _append(self, worker: Any, first: int) -> None:
         written = self._word(_WORD.size)
-        at = _RING + written % _ENTRIES * _ENTRY.size
-        _ENTRY.pack_into(self._table, at, self._name(worker), first, _birth_of_first(worker.id))
+        offset = _RING + written % _ENTRIES * _ENTRY.size
+        _ENTRY.pack_into(self._table, offset, self._name(worker), first, _birth_of_first(worker.id))
         _WORD.pack_into(self._table, _WORD.size, written + 1)
 
     def _name(self, worker: Any) -> int:
         return digest(worker.seed - worker.id, self._iterations)
 
-    def _word(self, at: int) -> int:
-        return int(_WORD.unpack_from(self._table, at)[0])
+    def _word(self, offset: int) -> int:
+        return int(_WORD.unpack_from(self._table, offset)[0])
 
     def _write_next(self, epoch: int) -> None:
         _WORD.pack_into(self._table, 0, epoch)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Be the only process that changes the table; the lock of a process that is killed is released."""
+        """Lock the table for other processes; the system releases the lock of a process that is killed."""
         if self._descriptor is None:
             yield
             return
@@ -139,7 +139,7 @@ class EpochCounter:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
     def share(self) -> None:
-        """Put the table into memory that other processes can have in common with this one."""
+        """Move the table into memory that can be shared with other processes."""
         descriptor = _unnamed_file()
         try:
             os.write(descriptor, self._table)
@@ -163,7 +163,7 @@ class EpochCounter:
             self._map(state["shared"].detach())
 
     def _for_spawned_child(self) -> Any:
-        """A handle of the shared table when this object is on its way to a spawned process, else None."""
+        """Return a handle of the shared table if this object is being pickled for a spawned process, else None."""
         multiprocessing = sys.modules.get("multiprocessing.context")
         if multiprocessing is None or multiprocessing.get_spawning_popen() is None:
             return None
@@ -176,13 +176,13 @@ class EpochCounter:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes can have the table in common."""
+        """Whether the table is in memory that can be shared with other processes."""
         return self._descriptor is not None
 
 
 def _unnamed_file() -> int:
-    """The descriptor of an empty file that only this process and its children can have."""
-    if hasattr(os, "memfd_create"):  # in memory: not on a disk that may be full, or that knows no locks
+    """Return the descriptor of an empty file without a name: only this process and its children can open it."""
+    if hasattr(os, "memfd_create"):  # in memory: a disk may be full, or may not support locks
         return os.memfd_create("wds-epochs-")
     descriptor, path = tempfile.mkstemp(prefix="wds-epochs-")
     Path(path).unlink()
@@ -197,10 +197,10 @@ def _not_shareable(error: OSError) -> StageError:
 
 
 def _birth_of_first(worker: int) -> int:
-    """Which child of its parent the first of these workers is: "ForkProcess-7" is the seventh.
+    """Return the birth number of worker 0: how many children its parent had started, as in the name "ForkProcess-7".
 
     torch starts one worker after the other, so all of them compute the same number. If the program starts processes in
-    between they are a little off; workers of a later iteration are off by their number at least.
+    between, the numbers differ by less than the number of workers; those of a later iteration differ by at least that.
     """
     from multiprocessing import current_process
 
@@ -208,7 +208,7 @@ def _birth_of_first(worker: int) -> int:
     return max(0, int(found[0]) - worker) if found else 0
 
 
-# Counters that no other process can see yet. A fork shares them; the lock keeps other threads from adding meanwhile.
+# Counters that are not shared yet. They are shared before a fork; the lock keeps other threads from adding any then.
 _not_shared: weakref.WeakSet[EpochCounter] = weakref.WeakSet()
 _fork_lock = threading.Lock()
 
@@ -219,7 +219,7 @@ def _before_fork() -> None:
         try:
             if not counter.is_shared:
                 counter.share()
-        except OSError as error:  # a fork goes on whatever is raised here: a worker that reads this dataset says it
+        except OSError as error:  # an exception here would not stop the fork: a worker that uses the counter raises it
             counter._failure = error.with_traceback(None)
         else:
             counter._failure = None

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from webdataset import world
-from webdataset.plan import ArrayBatches, count_items
+from webdataset.plan import count_items
 
 ENDLESS = 10**18
 
 
 class KnownLength:
-    """What a pipeline knows of its length.
+    """The length of a pipeline.
 
     Attributes:
         pipeline: the stages.
-        size: a length that was declared.
-        repetitions: passes in an epoch.
-        nsamples: items in an epoch; any number if not positive.
+        size: the length that the user declared, or None.
+        repetitions: how many passes an epoch has.
+        nsamples: how many items an epoch has; any number if not positive.
     """
 
     pipeline: list[Any]
@@ -42,7 +42,7 @@ class KnownLength:
         return self._of_passes(None if items is None else count_items(self._counting_stages(), items))
 
     def _of_passes(self, items: int | None) -> int | None:
-        """How many items an epoch has, if a pass has so many."""
+        """How many items an epoch has if a pass has `items`; None if that is not known."""
         if self.repetitions == ENDLESS:
             return self.nsamples if self.nsamples > 0 else None
         if items is None or self.nsamples <= 0:
@@ -50,22 +50,22 @@ class KnownLength:
         return min(items * self.repetitions, self.nsamples)
 
     def _counting_stages(self) -> list[Any]:
-        """The stages that decide how many items come out of those of the first."""
+        """The stages that change the number of the items of the first stage."""
         return self.pipeline[1:]
 
     @property
     def _sizes_epochs(self) -> bool:
-        """Whether `with_epoch` decides about the length: not for a stream, whose epoch has that size in each worker."""
+        """Whether `with_epoch` sets the length: not for a stream, whose epoch has that many items in each worker."""
         return False
 
     def _source_items(self) -> int | None:
         """How many items the first stage has; None if that is not known."""
-        first = self.pipeline[0] if self.pipeline else None
+        first: Any = self.pipeline[0] if self.pipeline else None
         if not isinstance(first, KnownLength):
-            return first.steps(world.current().ranks) if isinstance(first, ArrayBatches) else None
+            return first.steps(world.current().ranks) if getattr(first, "planned", None) == "batches" else None
         return first._length() if first.size is None else first.size
 
     @property
     def _is_one_pass(self) -> bool:
-        """Whether an epoch is a pass, whatever length that has."""
+        """Whether an epoch is exactly one pass."""
         return self.repetitions == 1 and self.nsamples <= 0

@@ -94,7 +94,7 @@ class FluidInterface:
         stream: TextIO | None = None,
         name: str = "",
     ) -> Self:
-        """Show some of the samples that pass."""
+        """Print some of the samples."""
         return self.compose(stages.info(fmt, n, every, width, stream, name))
 
     def shuffle(self, size: int, **kw: Unpack[ShuffleOptions]) -> Self:
@@ -133,7 +133,7 @@ class FluidInterface:
         return self.compose(stages.select(predicate, handler=handler))
 
     def associate(self, associator: Any, handler: Handler = reraise_exception) -> Self:
-        """Add what a table or function knows about the sample's key."""
+        """Add the fields that a table or function gives for the sample's key."""
         return self.compose(stages.associate(associator, handler=handler))
 
     def to_tuple(

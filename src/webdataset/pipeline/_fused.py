@@ -1,6 +1,6 @@
-"""Functions of one item, run in one loop; and what a loader that runs them on threads has in flight.
+"""Functions of one item, run in one loop; and the items that a loader that runs them on threads has in flight.
 
-The progress is the same for both, so that what was saved with threads goes on without them, and the other way round.
+Both have the same progress, so a checkpoint that was saved with threads can be resumed without them, and vice versa.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 from webdataset.errors import StateError
 from webdataset.flow import DROP, EndOfStreamError, Json, Pass, Progress, Recall, Resumable, fuse
 
-UPSTREAM: Final = object()  # as `InFlight.handed`: the item that upstream yielded last; None is an unknown origin
+UPSTREAM: Final = object()  # for `InFlight.handed`: the origin is that of the progress before; None is an unknown one
 
 
 class InFlight(Progress):
-    """What was taken and its results not yielded, oldest first: nothing, unless there are threads or a failure."""
+    """Items that were taken and whose results were not yielded, oldest first: only with threads, or after a failure."""
 
     def __init__(self) -> None:
         self.origins: deque[Json] = deque()
@@ -29,7 +29,7 @@ class InFlight(Progress):
         """Where the item that was yielded last came from."""
         if self.handed is not UPSTREAM:
             return self.handed
-        # Not through super(), which costs more than all the rest: once per sample.
+        # Not through super(), which takes longer than everything else here; this is called once per sample.
         return self.upstream.origin if self.upstream is not None else None
 
     def save(self) -> Json:
@@ -58,18 +58,18 @@ class Loop(Resumable):
     functions: Sequence[Callable[[Any], Any]]
 
     def start(self, during: Pass) -> InFlight:
-        """Nothing in flight."""
+        """Return the progress of a pass: nothing is in flight."""
         return InFlight()
 
     def run(self, items: Iterator[Any], at: InFlight, /) -> Iterator[Any]:
-        """What was in flight, then the items."""
+        """Yield the results of the items that were in flight, then of the others."""
         if not at.again:
             at.handed = UPSTREAM
         return _apply(fuse(self.functions), _before(items, at) if at.again else items, at)
 
 
 def _apply(apply: Callable[[Any], Any], items: Iterator[Any], at: InFlight) -> Iterator[Any]:
-    """As `flow.apply_each`; an item whose function failed was taken and not yielded, and a resume tries it again."""
+    """Do the same as `flow.apply_each`, and keep an item whose function failed in flight: a resume tries it again."""
     busy = False
     try:
         for item in items:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from webdataset import index as offsets
 from webdataset import shards, stores
 from webdataset.arguments import is_integer, require_choice
 from webdataset.decompress import is_packed
 from webdataset.errors import FormatError, SpecError, StoreError
-from webdataset.index import Description, IndexedShards, StoreIndexes, has_index, index_url, read_description
+from webdataset.redact import warn
+
+if TYPE_CHECKING:
+    from webdataset.index import Description, IndexedShards, StoreIndexes
 
 _log = logging.getLogger(__name__)
 
@@ -39,10 +40,10 @@ def check_fields(fields: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a user said about indexed reading; None where nothing was said.
+class IndexRequests:
+    """The user's arguments about indexed reading; None where no argument was given.
 
-    >>> Wishes(order="random").window_and_chunk(shuffled=False)
+    >>> IndexRequests(order="random").window_and_chunk(shuffled=False)
     (None, None)
     """
 
@@ -66,8 +67,8 @@ class Wishes:
         check_fields(self.fields)
 
     @property
-    def insist(self) -> str | None:
-        """What was asked for that needs an index."""
+    def needs_index(self) -> str | None:
+        """The argument that needs an index, as text; None if none does."""
         names = ("fields", "uneven", "order", "failed")
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.index not in {None, False}:
@@ -76,17 +77,17 @@ class Wishes:
 
     @property
     def location(self) -> str | None:
-        """Where indexes lie; None is beside the shards."""
-        named = (fspath(wish) for wish in (self.index, self.store_index) if isinstance(wish, (str, PathLike)))
-        return next(named, None)
+        """Where the indexes are stored; None if they are next to the shards."""
+        named = (wish for wish in (self.index, self.store_index) if isinstance(wish, (str, PathLike)))
+        return next(map(stores.as_address, named), None)
 
     @property
     def storing(self) -> StoreIndexes | None:
         """What stores the indexes of shards that are streamed."""
-        return StoreIndexes(self.location) if self.store_index not in {None, False} else None
+        return offsets.StoreIndexes(self.location) if self.store_index not in {None, False} else None
 
     def window_and_chunk(self, *, shuffled: bool) -> tuple[int | None, int | None]:
-        """The order in numbers."""
+        """Return the order as a window and a chunk, for `ReadPlanned`."""
         if isinstance(self.order, str):
             return {"sequential": (0, None), "random": (None, None), "quasi-random": (0, _CHUNK)}[self.order]
         return (int(shuffled) if self.order is None else int(self.order)), None
@@ -102,41 +103,43 @@ def is_description(urls: Any) -> bool:
 
 
 def indexed(
-    urls: Any, wishes: Wishes, fetch: Callable[[str], str] | None = None, *, copy: bool = True
+    urls: Any, requests: IndexRequests, fetch: Callable[[str], str] | None = None, *, copy: bool = True
 ) -> IndexedShards | None:
-    """The dataset with its indexes, or None if it has none and nobody insists; `fetch` makes local copies of shards.
+    """Return the dataset with its indexes; None if it has none and no argument needs them.
 
-    >>> indexed(["/nowhere/a.tar"], Wishes()) is None
+    >>> indexed(["/nowhere/a.tar"], IndexRequests()) is None
     True
     """
     described: Sequence[str] | Description
     if is_description(urls):
-        described = read_description(urls)
+        described = offsets.read_description(urls)
     else:
         described = _addresses(urls)
-        if wishes.insist is None and not _are_ready(described, wishes.location):
+        if requests.needs_index is None and not _are_ready(described, requests.location):
             return None
-    stored = bool(wishes.index or wishes.store_index)
+    stored = bool(requests.index or requests.store_index)
     try:
-        found = IndexedShards(
-            described, fields=wishes.fields, index=wishes.location, store_index=stored, fetch=fetch, copy=copy
+        found = offsets.IndexedShards(
+            described, fields=requests.fields, index=requests.location, store_index=stored, fetch=fetch, copy=copy
         )
     except FormatError as error:
-        if wishes.insist is not None:
+        if requests.needs_index is not None:
             raise
-        warnings.warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
+        warn(f"reading without index: {error}; index=False says so beforehand", stacklevel=4)
         return None
-    # An index changes the order of the samples, so it must be seen that there is one.
+    # An index changes the order of the samples, so the user must see that there is one.
     _log.info("%d shards are read by their indexes: %d samples in one order for all ranks", len(found.urls), len(found))
     return found
 
 
 def window_for(counts: Sequence[int], samples: int) -> int | None:
-    """How many shards must be mixed so that at least so many samples are, whichever shards they are; None for all.
+    """Return how many shards, whichever they are, have at least so many samples together; None if it takes all.
 
     >>> window_for([10, 20, 30], 25), window_for([10, 20, 30], 60)
     (2, None)
     """
+    import numpy as np
+
     window = int(np.searchsorted(np.cumsum(np.sort(np.asarray(counts, np.int64))), samples)) + 1
     return window if window < len(counts) else None
 
@@ -148,13 +151,13 @@ def _addresses(urls: Any) -> list[str]:
 
 
 def _are_ready(urls: Sequence[str], location: str | None) -> bool:
-    """Whether every shard has an index: by a look into directories, or one listing of a location of their own."""
+    """Whether every shard has an index: local directories are looked into, a location for indexes is listed once."""
     if any(map(is_packed, urls)):
         return False
     if location is None:
-        return all(map(has_index, urls))
+        return all(map(offsets.has_index, urls))
     try:
         known = {name.rpartition("/")[2] for name in stores.list_urls(f"{location.rstrip('/')}/")}
     except StoreError:
         return False
-    return all(index_url(url, location).rpartition("/")[2] in known for url in urls)
+    return all(offsets.index_url(url, location).rpartition("/")[2] in known for url in urls)

@@ -1,11 +1,9 @@
-"""What a dataset can do when it starts with a plan: know its length, go to any step, tell what a step holds."""
+"""What a dataset that starts with a plan can do: give its length, go to any step, list the samples of a step."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self, Unpack
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from webdataset import stages, world
 from webdataset.arguments import is_integer
@@ -13,34 +11,27 @@ from webdataset.describe import shown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass, PerItem
 from webdataset.handlers import reraise_exception
-from webdataset.index import SampleLocation
-from webdataset.order import Remaining, Steps, starts_of
-from webdataset.plan import (
-    PlanState,
-    ReadPlanned,
-    ShuffleReport,
-    is_even_chain,
-    replaces,
-    shuffle_report,
-    step_size,
-)
+from webdataset.plan import is_even_chain, plan_of, replaces, step_size
 
 from ._cursor import Cursor, InPlan
 from ._index_options import window_for
 from ._pipeline import DataPipeline
 
+if TYPE_CHECKING:
+    from webdataset.index import SampleLocation
+    from webdataset.plan import ReadPlanned, ShuffleReport
+
 
 class Plannable(DataPipeline):
-    """A pipeline whose first stage may be a plan; what needs one says so where there is none."""
+    """A pipeline whose first stage may be a plan; methods that need a plan raise an error if there is none."""
 
     @property
     def plan(self) -> ReadPlanned | None:
         """The first stage, if it reads by an index."""
-        first = self.pipeline[0] if self.pipeline else None
-        return first if isinstance(first, ReadPlanned) else None
+        return plan_of(self.pipeline)
 
     def append(self, stage: Any) -> None:
-        """Add a stage to this very pipeline; the first `batched` decides what a step of the plan is."""
+        """Add a stage to this pipeline in place; the first `batched` decides how many samples a step has."""
         super().append(stage)
         if self.plan is not None:
             self.pipeline[0] = replace(self.plan, batch=step_size(self.pipeline[1:]))
@@ -53,13 +44,13 @@ class Plannable(DataPipeline):
     def shuffle(self, size: int, *, buffer: bool = False, **kw: Unpack[stages.ShuffleOptions]) -> Self:
         """Shuffle; below 1 the order stays as it is.
 
-        Right behind indexed shards no buffer is needed: so many shards are mixed at a time that at least `size` samples
-        are, and all shards if they have no more. `buffer=True`, or a generator or seed of its own, insists on a buffer.
+        Right after indexed shards no buffer is needed: as many shards are mixed at a time as have at least `size`
+        samples together, or all shards. `buffer=True`, or a generator or seed of its own, uses a buffer nevertheless.
 
         Args:
             size: how many samples are mixed.
-            buffer: mix what was read, not the plan.
-            kw: what `wds.shuffle` takes.
+            buffer: shuffle the samples in a buffer, instead of changing the plan.
+            kw: arguments of `wds.shuffle`.
         """
         stage = stages.shuffle(size, **kw)
         if stage.bufsize < 1:
@@ -74,13 +65,15 @@ class Plannable(DataPipeline):
         return result
 
     def _source_items(self) -> int | None:
-        """How many samples of an epoch are this rank's, padding included."""
+        """Return how many samples this rank has in an epoch, padding included."""
         plan, ranks = self.plan, world.current().ranks
         if plan is None:
             return super()._source_items()
         if plan.handler is not reraise_exception and not plan.replaces:  # it may leave samples out
             return None
         samples = len(plan.dataset)
+        from webdataset.order import Steps
+
         return samples if ranks == 1 else plan.batch * len(Steps(samples, plan.batch, ranks, last=plan.last or "pad"))
 
     def _counting_stages(self) -> list[Any]:
@@ -100,16 +93,18 @@ class Plannable(DataPipeline):
 
     def skip(self, steps: int | range) -> None:
         """Let the next `iter()` leave out a step of its epoch, or a range, on all ranks; more calls leave out more."""
-        self._start = self.cursor_without(steps, self._start or Cursor(self._epochs.peek()))
-        self._run = None
+        self._move_start(self.cursor_without(steps, self._next_start()))
 
     def cursor_without(self, steps: int | range, cursor: Cursor) -> Cursor:
-        """Where an epoch goes on without these steps.
+        """Return the cursor of an epoch without these steps.
 
         Args:
-            steps: one, or a range without gaps.
-            cursor: where the epoch would go on.
+            steps: one step, or a range without gaps.
+            cursor: where the epoch would go on otherwise.
         """
+        from webdataset.order import Remaining
+        from webdataset.plan import PlanState
+
         plan = self._planned_steps()
         steps = range(int(steps), int(steps) + 1) if is_integer(steps) else steps
         samples, per_step = len(plan.dataset), plan.batch * world.current().ranks
@@ -134,9 +129,13 @@ class Plannable(DataPipeline):
             step: counts from 0 in the epoch; a step is one batch on every rank.
             epoch: by default the one that is being read, or the next one.
         """
+        import numpy as np
+
+        from webdataset.order import starts_of
+
         plan = self._planned_steps()
         if epoch is None:
-            epoch = self._run.pass_number if self._run is not None else self._next_epoch()
+            epoch = self._run.pass_number if self._run is not None else self._next_start().epoch
         order = plan.order(Pass(self.seed, epoch))
         per_step = plan.batch * world.current().ranks
         positions = np.arange(step * per_step, min((step + 1) * per_step, len(order)))
@@ -147,23 +146,22 @@ class Plannable(DataPipeline):
         return [plan.dataset.where(int(number)) for number in starts[which] + numbers]
 
     def shuffle_report(self, *, buffer: int = 1000, plot: str | None = None) -> ShuffleReport:
-        """How well this dataset's order mixes, beside a shuffle buffer; `print` it.
+        """Return how well this dataset's order mixes, compared with a shuffle buffer; `print` the result.
 
         Args:
             buffer: the size of the buffer to compare with.
             plot: a file to draw it into (SVG).
         """
+        from webdataset.plan import shuffle_report
+
         plan = self._planned_steps()
-        order = plan.order(Pass(self.seed, self._next_epoch()))
+        order = plan.order(Pass(self.seed, self._next_start().epoch))
         report = shuffle_report(order, buffer=buffer)
         if plot is not None:
             from webdataset import stores
 
             stores.write_bytes(plot, report.svg().encode())
         return report
-
-    def _next_epoch(self) -> int:
-        return self._start.epoch if self._start is not None else self._epochs.peek()
 
     def _planned_steps(self) -> ReadPlanned:
         if self.plan is None or not is_even_chain(self.pipeline):

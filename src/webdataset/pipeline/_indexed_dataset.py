@@ -1,4 +1,4 @@
-"""A map-style dataset out of whatever names shards: `IndexedDataset`."""
+"""`IndexedDataset`: a map-style dataset of the shards that a user names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webdataset.handlers import reraise_exception
 from webdataset.index import Description, read_description
 from webdataset.plan import JoinFields, described_joins
 
-from ._index_options import Wishes, check_fields, is_description
+from ._index_options import IndexRequests, check_fields, is_description
 from ._spawn_pickling import SpawnPickling
 
 
@@ -42,7 +42,7 @@ class IndexedDataset(SpawnPickling, offsets.IndexedShards):
         index: as for `WebDataset`: True or a directory or bucket is where indexes are, and where those that had to be
             built are kept; True and None look beside the shards. A shard without an index is read once.
         transform: a function of a sample; `map` and `decode` add more.
-        lazy: fetch a field when it is asked for, not before.
+        lazy: fetch a field when it is read, not before.
         store_index: store the indexes that had to be built, in `index` or beside the shards.
     """
 
@@ -57,14 +57,14 @@ class IndexedDataset(SpawnPickling, offsets.IndexedShards):
         store_index: bool = False,
     ) -> None:
         check_fields(fields)
-        wishes = Wishes(index)
+        requests = IndexRequests(index)
         if index is False:
             raise SpecError("an IndexedDataset needs an index", hint="WebDataset(…, index=False) reads without one")
         urls = shards.kept(urls)
         super().__init__(
             named_shards(urls),
             fields=fields,
-            index=wishes.location,
+            index=requests.location,
             functions=(*_joins(urls), *(() if transform is None else (transform,))),
             lazy=lazy,
             store_index=store_index or bool(index),
@@ -88,7 +88,7 @@ class IndexedDataset(SpawnPickling, offsets.IndexedShards):
 
 @dataclass(frozen=True)
 class _OneStage:
-    """A stage as a function of a sample; it goes to worker processes, which a closure would not."""
+    """A stage as a function of a sample; unlike a closure, it can be sent to worker processes."""
 
     stage: Any
 
@@ -104,7 +104,7 @@ class _OneStage:
 
 
 def _joins(urls: Any) -> list[Callable[[Any], Any]]:
-    """The functions that add the fields of other shards, where a description names some."""
+    """Return the functions that add the fields of other shards, if a description names some."""
     if not is_description(urls):
         return []
     stages = described_joins(read_description(urls), str(urls).rpartition("/")[0])
@@ -117,7 +117,7 @@ def _joins(urls: Any) -> list[Callable[[Any], Any]]:
 
 
 def named_shards(urls: Any) -> list[str] | Description:
-    """What a user wrote, as a list of addresses or as a description.
+    """Return the shards that a user named, as a list of addresses or as a description.
 
     >>> named_shards("train-{0..1}.tar")
     ['train-0.tar', 'train-1.tar']

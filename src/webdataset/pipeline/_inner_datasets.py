@@ -1,4 +1,4 @@
-"""The datasets inside a dataset: their seeds, the weights of mixes, and who decides about the epoch."""
+"""The datasets inside a dataset: their seeds, the weights of mixes, and which of them decides the epoch."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ if TYPE_CHECKING:
 
 
 def inner_datasets(dataset: Any) -> Iterator[Any]:
-    """The datasets inside this one, at any depth, also those of loaders."""
+    """Yield the datasets inside this one, at any depth, also those of loaders."""
     for inner in directly_inside(dataset):
         yield inner
         yield from inner_datasets(inner)
 
 
 def directly_inside(dataset: Any) -> Iterator[Any]:
-    """The datasets that are stages of this one, and those that its stages read."""
+    """Yield the datasets that are stages of this one, and those that its stages read."""
     for stage in dataset.pipeline:
-        yield from filter(_is_dataset, (stage, getattr(stage, "dataset", None), *getattr(stage, "datasets", ())))
+        yield from filter(_is_dataset, (getattr(stage, "dataset", None), *_together(stage)))
 
 
 def inner_seeds(dataset: Any) -> Iterator[int]:
-    """The seeds of the datasets inside this one; a loader says itself which dataset it reads."""
+    """Yield the seeds of the datasets inside this one, but not those of loaders: their checkpoints have them."""
     for stage in dataset.pipeline:
-        for inner in (stage, *getattr(stage, "datasets", ())):
+        for inner in _together(stage):
             if _is_dataset(inner):
                 yield inner.seed
                 yield from inner_seeds(inner)
+
+
+def _together(stage: Any) -> tuple[Any, ...]:
+    """A stage that may be a dataset, and what it mixes or joins."""
+    return stage, *getattr(stage, "datasets", ()), *getattr(stage, "sources", ())
 
 
 def shares_of_mixes(dataset: Any) -> list[Shares]:
@@ -41,7 +46,7 @@ def shares_of_mixes(dataset: Any) -> list[Shares]:
 
 
 def check_owner_of_epoch(dataset: Any) -> None:
-    """Refuse a dataset inside which another one was given an epoch: it would count in some passes only."""
+    """Refuse a dataset inside which `set_epoch` was called on another one: it would apply to some passes only."""
     if any(inner._epochs.requested for inner in inner_datasets(dataset)):
         raise SpecError(
             "set_epoch was called on a dataset inside another one, which decides about the epoch",
@@ -50,12 +55,12 @@ def check_owner_of_epoch(dataset: Any) -> None:
 
 
 def is_repeatable(dataset: Any) -> bool:
-    """Whether a pass that is run again has the same order, as far as the stages tell."""
+    """Whether a pass that is run again has the same order, judged by the stages."""
     return not any(is_drawn_by_torch(stage) for each in (dataset, *inner_datasets(dataset)) for stage in each.pipeline)
 
 
 def is_replayed(dataset: Any) -> bool:
-    """Whether a pass that was left can only be read again from its beginning: a stage is of unknown kind."""
+    """Whether a pass that was left can be resumed only by reading it from its beginning: a stage is of unknown kind."""
     return any(is_opaque(stage) and not _is_dataset(stage) for stage in dataset.pipeline)
 
 

@@ -17,7 +17,7 @@ _TOGETHER = "give what all ranks saved at one time, in the order of the ranks"
 
 
 def merge_states(states: Sequence[dict[str, Json]]) -> dict[str, Json]:
-    """One checkpoint from those of all ranks, for a dataset whose filters let ranks run ahead of each other.
+    """Join the checkpoints of all ranks into one, for a dataset whose filters leave ranks at different positions.
 
     >>> from webdataset import WebDataset, world
     >>> from webdataset.testing import make_shard
@@ -71,7 +71,7 @@ def merge_states(states: Sequence[dict[str, Json]]) -> dict[str, Json]:
 
 
 def _all_the_same(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
-    """Between two epochs all ranks have one cursor."""
+    """Return the checkpoint that all ranks have between two epochs."""
     if not all(_innermost(each.cursor).is_beginning for each in checkpoints):
         raise StateError(
             "this is not the checkpoint of an indexed dataset",
@@ -83,7 +83,7 @@ def _all_the_same(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
 
 
 def _plan_in_epoch(cursor: Cursor, begun: Cursor) -> PlanState | None:
-    """How far a rank is in the epoch that others have begun; None if it has ended it."""
+    """Return how far a rank is in the epoch that others have begun; None if the rank has ended that epoch."""
     assert begun.plan is not None
     if cursor.epoch == begun.epoch and cursor.plan is not None:
         return cursor.plan

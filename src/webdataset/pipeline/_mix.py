@@ -1,7 +1,7 @@
 """Several datasets as one: in turns, at random, or by exact shares.
 
-All three are one stage that draws which dataset comes next and takes an item from it. Its progress is that of the
-drawing and the cursor of each dataset, so a mix resumes exactly, and mixes of mixes do.
+All three are one stage that draws which dataset comes next and takes an item from it. Its progress is the state of the
+draws and the cursor of each dataset, so a mix resumes exactly, and so do mixes of mixes.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ from functools import partial
 from typing import Any
 
 from webdataset.arguments import require_choice, require_count
-from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest, well_formed
+from webdataset.errors import SpecError
+from webdataset.flow import Json, Pass, Recall, Resumable, digest, well_formed
 from webdataset.order import check_weights
 
 from ._fluid import FluidInterface
-from ._nested import NestedProgress
+from ._nested import NestedProgress, PartsProgress
 from ._pipeline import DataPipeline
 from ._source_choice import AtRandom, ByShares, Drawing, InTurns, Shares
 from ._stage_kinds import is_stage
 
-END: Any = object()  # instead of an item: the dataset has no more
+EXHAUSTED: Any = object()  # in place of an item: the dataset has no more items
 _EXHAUSTED = ("stop", "drop", "repeat")
 
 
-class MixProgress(Progress):
-    """Which dataset is next, and where each of them is."""
+class MixProgress(PartsProgress):
+    """Which dataset is next, and the cursor of each dataset."""
 
     def __init__(self, drawing: Drawing, parts: Sequence[NestedProgress]) -> None:
+        super().__init__(parts)
         self.drawing = drawing
-        self.parts = parts
         self.items: list[Iterator[Any] | None] = [None] * len(parts)
         self.source, self.left = 0, 0
-        self.ended: set[int] = set()  # datasets that had no more, and are not asked again in this pass
+        self.ended: set[int] = set()  # datasets that have no more items in this pass
         self.over = False
 
     def take(self) -> Any:
-        """The next item of the dataset that was drawn; `END` if it has no more."""
+        """Return the next item of the dataset that was drawn; `EXHAUSTED` if it has no more."""
         items = self.items[self.source]
         if items is None:
             items = self.items[self.source] = self.parts[self.source].open()
-        return next(items, END)
+        return next(items, EXHAUSTED)
 
     def begin_again(self) -> None:
-        """Let the dataset that was drawn begin its next epoch."""
+        """Start the next epoch of the dataset that was drawn."""
         part = self.parts[self.source]
         self.parts[self.source].restart()
         self.items[self.source] = part.open()
@@ -63,48 +63,18 @@ class MixProgress(Progress):
             return {"datasets": cursors, "over": True}
         return {"drawing": self.drawing.save(), "source": self.source, "left": self.left, "datasets": cursors}
 
-    def save_start(self) -> Json:
-        """How the datasets began this pass."""
-        return _start([part.save_start() for part in self.parts])
-
-    def save_next(self) -> Json:
-        """How the datasets begin the next pass."""
-        return _start([part.save_next() for part in self.parts])
-
     def load(self, saved: Json, recall: Recall) -> None:
         """Go on in all of them."""
-        if len(saved["datasets"]) != len(self.parts):
-            raise StateError(
-                f"the checkpoint mixes {len(saved['datasets'])} datasets, this mix has {len(self.parts)}",
-                hint="mix the datasets that the checkpoint was written for",
-            )
+        super().load(saved, recall)
         self.over = saved.get("over", False)
         if saved.get("drawing") is not None:
             self.drawing = self.drawing.load(saved["drawing"])
             self.source, self.left = saved.get("source", 0), saved.get("left", 0)
-        for part, cursor in zip(self.parts, saved["datasets"], strict=True):
-            if cursor is not None:
-                part.load(cursor, recall)
-
-    def follow(self, before: Progress) -> None:
-        """Every dataset follows its pass before."""
-        assert isinstance(before, MixProgress)
-        for part, earlier in zip(self.parts, before.parts, strict=True):
-            part.follow(earlier)
-
-    def close(self) -> None:
-        """Close what the datasets hold open."""
-        for part in self.parts:
-            part.close()
-
-
-def _start(datasets: list[Json]) -> Json:
-    return {"datasets": datasets} if any(each is not None for each in datasets) else None
 
 
 @dataclass(frozen=True)
 class Mixture(Resumable):
-    """Draws a dataset, takes `run_of` items from it, draws again."""
+    """Draw a dataset, take `run_of` items from it, and draw again."""
 
     datasets: tuple[DataPipeline, ...]
     drawing: Callable[[Pass], Drawing] = field(repr=False)
@@ -113,11 +83,11 @@ class Mixture(Resumable):
 
     @property
     def carries(self) -> bool:
-        """A dataset that begins again counts its epochs."""
+        """Whether the next pass depends on this one: with "repeat" datasets may begin several epochs in a pass."""
         return self.exhausted == "repeat"
 
     def start(self, during: Pass) -> MixProgress:
-        """Nothing drawn yet."""
+        """Return the progress of a pass: nothing was drawn."""
         return MixProgress(self.drawing(during), [NestedProgress(dataset, during) for dataset in self.datasets])
 
     def run(self, items: Iterator[Any], at: MixProgress, /) -> Iterator[Any]:
@@ -131,10 +101,10 @@ class Mixture(Resumable):
                         break
                     at.source, at.left = drawn, self.run_of
                 item = at.take()
-                if item is END and self.exhausted == "repeat":
+                if item is EXHAUSTED and self.exhausted == "repeat":
                     at.begin_again()
                     item = at.take()
-                if item is not END:
+                if item is not EXHAUSTED:
                     at.left -= 1
                     yield item
                     continue
@@ -142,12 +112,10 @@ class Mixture(Resumable):
                 at.ended.add(at.source)
                 at.over = self.exhausted != "drop" or not at.drawing.drop(at.source)
         finally:
-            for part in at.parts:
-                if not part.dataset.continues:
-                    part.close()
+            at.end_pass()
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """The dataset makes it again."""
+        """Make the item again from its dataset."""
         with well_formed(origin, "a mix"):
             dataset = self.datasets[origin["source"]]
         return dataset.again(origin)
@@ -193,9 +161,9 @@ class RandomMix(Mix):
 
     Args:
         datasets: anything to iterate over.
-        probs: how likely each is, in any unit; a dataset of probability 0 is never asked.
-        longest: go on without a dataset that has no more; otherwise the mix ends there.
-        seed: which of all sequences.
+        probs: how likely each is, in any unit; a dataset of probability 0 is never read.
+        longest: go on without a dataset that has no more items; otherwise the mix ends there.
+        seed: of the random sequence.
     """
 
     def __init__(
@@ -214,7 +182,7 @@ class RandomMix(Mix):
 
 
 class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
-    """Datasets mixed by exact shares: in every thousand items in a row, each share is met within one item.
+    """Datasets mixed by exact shares: of any thousand items in a row each dataset has its share, within one item.
 
     >>> mixed = mix([(["a"] * 9, 2), (["b"] * 9, 1)])
     >>> "".join(mixed.slice(9))
@@ -223,9 +191,9 @@ class mix(Mix):  # noqa: N801  # `wds.mix([...])` reads as the verb it is
     >>> "".join(mixed.slice(4))
     'bbbb'
 
-    The weights may change: `schedule` says from which draw on others hold, and `set_weights` changes them now (worker
-    processes learn it when they start, and follow `schedule` until then). They are part of the state, so a resumed mix
-    goes on with those in force.
+    The weights may change: `schedule` gives other weights from some draw on, and `set_weights` changes them now (worker
+    processes receive the change when they start, and follow `schedule` until then). Weights are part of the state, so a
+    resumed mix goes on with the current ones.
 
     Args:
         sources: pairs of a dataset and its weight.

@@ -1,8 +1,8 @@
-"""A dataset as a stage of another: it is told its epoch by the one around it, and its cursor is part of that one's."""
+"""A dataset as a stage of another: the outer one decides its epoch, and its cursor is part of the outer cursor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,18 +24,18 @@ class Nestable(Protocol):
         """Whether an epoch goes on where the one before it stopped."""
 
     def run(self, cursor: Cursor, options: RunOptions | None = None) -> Run:
-        """An iteration that starts there."""
+        """An iteration that starts at this cursor."""
 
     def again(self, origin: Json) -> Any:
         """Make the item of a run's origin once more."""
 
 
 class NestedProgress(Progress):
-    """Where a dataset inside another began this pass of the outer one, and its run."""
+    """The run of a dataset inside another, and the cursor that it began this pass of the outer dataset with."""
 
     def __init__(self, dataset: Nestable, during: Pass) -> None:
         self.dataset = dataset
-        self._told = during.epoch
+        self._number = during.epoch
         self.start: Cursor | StateError = Cursor(during.epoch)
         self.run: Run | None = None
 
@@ -52,7 +52,7 @@ class NestedProgress(Progress):
 
     @property
     def origin(self) -> Json:
-        """The origin of the item in the dataset, with the number of its pass."""
+        """The origin of the item in the inner dataset, with the number of its pass."""
         return None if self.run is None else self.run.origin
 
     def save(self) -> Json:
@@ -62,12 +62,12 @@ class NestedProgress(Progress):
     def save_start(self) -> Json:
         """The cursor that this pass began with; None if that follows from the number of the pass."""
         start = self._known_start()
-        return None if start == Cursor(self._told) else start
+        return None if start == Cursor(self._number) else start
 
     def save_next(self) -> Json:
         """The cursor that the next pass begins with; None if that follows from the number of the pass."""
         start = self.next_start()
-        return None if start == Cursor(self._told + 1) else start
+        return None if start == Cursor(self._number + 1) else start
 
     def next_start(self) -> Cursor:
         """The cursor that the dataset's next epoch begins with."""
@@ -79,13 +79,13 @@ class NestedProgress(Progress):
             self.start, self.run = self.next_start(), None
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Start there."""
+        """Go on from a saved cursor."""
         saved = as_cursor(saved)
         self.start = saved
         self.run = None if saved.is_beginning else self.dataset.run(saved)
 
     def follow(self, before: Progress) -> None:
-        """Go on with the run of the pass before, if epochs continue; else begin as it says."""
+        """Go on with the run of the pass before, if epochs continue; else begin as `before.save_next()` says."""
         assert isinstance(before, NestedProgress)
         run = before.run
         if run is None or not run.can_go_on or not self.dataset.continues:
@@ -104,6 +104,53 @@ class NestedProgress(Progress):
             self.run.close()
 
 
+class PartsProgress(Progress):
+    """Where several datasets inside another began this pass of the outer one, and their runs."""
+
+    def __init__(self, parts: Sequence[NestedProgress]) -> None:
+        self.parts = parts
+
+    def save_start(self) -> Json:
+        """How the datasets began this pass."""
+        return _start([part.save_start() for part in self.parts])
+
+    def save_next(self) -> Json:
+        """How the datasets begin the next pass."""
+        return _start([part.save_next() for part in self.parts])
+
+    def load(self, saved: Json, recall: Recall) -> None:
+        """Go on in all of them."""
+        if len(saved["datasets"]) != len(self.parts):
+            raise StateError(
+                f"the checkpoint has {len(saved['datasets'])} datasets here, this pipeline has {len(self.parts)}",
+                hint="load it into the pipeline that saved it",
+            )
+        for part, cursor in zip(self.parts, saved["datasets"], strict=True):
+            if cursor is not None:
+                part.load(cursor, recall)
+
+    def follow(self, before: Progress) -> None:
+        """Every dataset follows its pass before."""
+        assert isinstance(before, PartsProgress)
+        for part, earlier in zip(self.parts, before.parts, strict=True):
+            part.follow(earlier)
+
+    def end_pass(self) -> None:
+        """Close what no epoch goes on with."""
+        for part in self.parts:
+            if not part.dataset.continues:
+                part.close()
+
+    def close(self) -> None:
+        """Close what the datasets hold open."""
+        for part in self.parts:
+            part.close()
+
+
+def _start(datasets: list[Json]) -> Json:
+    return {"datasets": datasets} if any(each is not None for each in datasets) else None
+
+
 @dataclass(frozen=True)
 class Nested(Resumable):
     """The items of one epoch of a dataset, in every pass of the pipeline around it."""
@@ -111,7 +158,7 @@ class Nested(Resumable):
     dataset: Any
 
     def start(self, during: Pass) -> NestedProgress:
-        """The dataset's epoch has the number of the pass."""
+        """Return the progress of a pass, whose number is that of the dataset's epoch."""
         return NestedProgress(self.dataset, during)
 
     def run(self, items: Iterator[Any], at: NestedProgress, /) -> Iterator[Any]:
@@ -126,7 +173,7 @@ class Nested(Resumable):
                 at.close()
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """The dataset makes it again."""
+        """Make the item again from the dataset."""
         return self.dataset.again(origin)
 
     def __repr__(self) -> str:

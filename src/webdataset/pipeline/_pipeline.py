@@ -1,13 +1,12 @@
-"""`DataPipeline`: stages in a row, passes over them, and where a pass is."""
+"""`DataPipeline`: stages one after the other, epochs over them, and checkpoints."""
 
 from __future__ import annotations
 
 import copy
 import importlib
-import warnings
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, world
 from webdataset.arguments import require_count
@@ -15,6 +14,8 @@ from webdataset.describe import as_html
 from webdataset.errors import SpecError, StateError
 from webdataset.flow import Json, PerItem, count_in, well_formed
 from webdataset.plan import count_items
+from webdataset.redact import warn
+from webdataset.stages import JoinColumns
 
 from ._checkpoint import Checkpoint, Identity, Settings, fingerprint
 from ._cursor import Cursor
@@ -22,14 +23,32 @@ from ._epoch_counter import EpochCounter
 from ._epoch_length import ENDLESS, KnownLength
 from ._inner_datasets import check_owner_of_epoch, inner_seeds, is_repeatable, shares_of_mixes
 from ._nested import Nested
+from ._nested_join import Joined
 from ._rank_agreement import check_ranks
 from ._require_json import require_json
 from ._run import Definition, Run
 from ._running_pass import RunningPass, RunOptions
-from ._source_choice import Shares
 from ._spawn_pickling import SpawnPickling
 from ._stage_kinds import check_stage, is_stage
 from ._torch_iterable import TorchIterable
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the next iteration of a pipeline starts, set by a checkpoint or by `skip`.
+
+    Attributes:
+        cursor: the first item.
+        next_epoch: the number of the epoch after it, if a checkpoint has one.
+        loaded: whether it is from a checkpoint.
+    """
+
+    cursor: Cursor
+    next_epoch: int | None = None
+    loaded: bool = False
 
 
 class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
@@ -40,20 +59,20 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     >>> list(dataset)
     [[0, 1], [4, 9], [16, 25]]
 
-    torch's `DataLoader` takes it as an iterable dataset; without torch it is iterated as it is. None is left out, and a
-    list of stages stands for the stages in it.
+    torch's `DataLoader` takes it as an iterable dataset; it can also be iterated directly, without torch. A stage that
+    is None is left out, and a list of stages is replaced by the stages in it.
     """
 
     shares: Shares | None = None  # the weights of a mix
 
     def __init__(self, *stages: Any, **ignored: Any) -> None:
         if ignored:
-            warnings.warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
+            warn(f"DataPipeline ignores {', '.join(ignored)}", stacklevel=2)
         self.pipeline: list[Any] = []
         self.size = None
         self._recalls: RunningPass | None = None  # a pass whose items were made again
         for stage in stages:
-            # A list groups stages, as the public library has it; as the first stage it may also be data.
+            # A list is a group of stages, as in the public library; as the first stage it may also be data.
             for part in stage if isinstance(stage, list) and (self.pipeline or any(map(is_stage, stage))) else [stage]:
                 if part is not None:
                     self.append(part)
@@ -62,16 +81,14 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self.length = -1
         self.seed: int = config.read("WDS_SEED")
         self._epochs = EpochCounter()
-        self._run: Run | None = None  # the iteration that was begun last
-        self._start: Cursor | None = None  # where the next one starts, if a user said so
-        self._loaded = False  # whether that is a checkpoint
-        self._epoch_after: int | None = None  # the epoch after that one, if a checkpoint said so
-        self._run_start: tuple[Cursor | None, int | None] = None, None  # where a user said that `_run` starts
+        self._run: Run | None = None  # the latest iteration
+        self._start: Start | None = None  # where the next iteration starts, if that was set
+        self._run_start: Start | None = None  # where `_run` started, if that was set
         self._restart = False
-        self._comparisons = 0  # with the other ranks
+        self._comparisons = 0  # how often this dataset was compared with those of the other ranks
 
     def append(self, stage: Any) -> None:
-        """Add a stage to this very pipeline.
+        """Add a stage to this pipeline in place.
 
         >>> dataset = DataPipeline([1, 2])
         >>> dataset.append(lambda numbers: (number + 1 for number in numbers))
@@ -81,7 +98,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         check_stage(stage, first=not self.pipeline)
         self.pipeline.append(stage)
         self._recalls = None
-        if self.size is not None and not isinstance(stage, PerItem):  # declared: functions keep it
+        if self.size is not None and not isinstance(stage, PerItem):  # functions of one item keep a declared length
             self.size = self._of_passes(count_items([stage], self.size) if self._is_one_pass else None)
 
     def compose(self, *stages: Any) -> Self:
@@ -90,7 +107,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         >>> list(DataPipeline([1, 2]).compose(sorted, enumerate))
         [(0, 1), (1, 2)]
         """
-        if self._loaded and stages:
+        if self._start is not None and self._start.loaded and stages:
             raise StateError(
                 "a checkpoint was loaded into this pipeline, so no stages can be added",
                 hint="add the stages first, then call load_state_dict",
@@ -98,7 +115,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         result = self._copy()
         for stage in stages:
             result.append(stage)
-            result._start = result._epoch_after = None  # a cursor of the shorter pipeline
+            result._start = None  # it is of the shorter pipeline
         return result
 
     def stage(self, i: int) -> Any:
@@ -167,10 +184,10 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return result
 
     def __bool__(self) -> bool:
-        return True  # a pipeline without a length is still something
+        return True  # else bool() would call len(), which may be unknown
 
     def set_epoch(self, epoch: int) -> None:
-        """Number the next pass; the same call on every rank makes them agree, on the outer of nested datasets."""
+        """Set the number of the next pass: on every rank the same, and on the outermost of nested datasets."""
         self._epochs.set(epoch)
         self._epochs.requested = True
 
@@ -179,47 +196,46 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         self._epochs = other._epochs
 
     def __iter__(self) -> Iterator[Any]:
-        """One epoch: a pass, or what `with_epoch` and `repeat` made of it."""
-        before, epoch = (self._start, self._loaded, self._epoch_after), self._epochs.peek()
+        """Iterate over one epoch: a pass, or what `with_epoch` and `repeat` say."""
+        start, epoch = self._start, self._epochs.peek()
         try:
             self._run = self._next_run()
-        except BaseException:  # nothing was begun: what comes next, also a checkpoint, starts where this would have
-            self._start, self._loaded, self._epoch_after = before
-            if world.torch_worker() is None:  # else the counter is that of all workers
+        except BaseException:  # no epoch was begun: the next iteration and the next checkpoint start at the same place
+            self._start = start
+            if world.torch_worker() is None:  # in a worker the counter is shared with the others
                 self._epochs.set(epoch)
             raise
         return self._run.epoch()
 
     def _next_run(self) -> Run:
-        """The iteration that the next epoch comes from: as loaded, or the one before it, or a new one."""
-        start, after = self._start, self._epoch_after
-        self._start, self._loaded, self._epoch_after = None, False, None
+        """Return the run of the next epoch: from a checkpoint, or the latest run, or a new one."""
+        start, self._start = self._start, None
         before = self._run
         if start is None and before is not None and not before.begun:
-            start, after = self._run_start  # torchdata calls iter() twice after it has loaded a state
-        self._run_start = start, after
+            start = self._run_start  # torchdata calls iter() twice after it has loaded a state
+        self._run_start = start
         if start is not None:
-            self._epochs.go_on(start.epoch)
-            if after is not None:
-                self._epochs.set(after)
-            return self._new_run(start)
+            self._epochs.go_on(start.cursor.epoch)
+            if start.next_epoch is not None:
+                self._epochs.set(start.next_epoch)
+            return self._new_run(start.cursor)
         if before is not None and self.continues and before.can_go_on:
             before.new_epoch()
             return before
         epoch = self._epochs.next()
-        follows = before is not None and before.pass_number + 1 == epoch
+        follows = before is not None and not before.is_closed and before.pass_number + 1 == epoch
         return self._new_run(Cursor(epoch), before if follows else None)
 
     def _new_run(self, cursor: Cursor, before: Run | None = None) -> Run:
         check_owner_of_epoch(self)
-        # The second time, too: a rank that has looked at a batch before is not in the epoch of the others.
-        if self._comparisons < (2 if self.repetitions == 1 else 1):  # how many passes were repeated may differ
+        # The second epoch, too: a rank that has read a batch before the training is in another epoch than the others.
+        if self._comparisons < (2 if self.repetitions == 1 else 1):  # ranks may have repeated differently many passes
             self._comparisons += 1
             check_ranks(self, cursor)
         return Run(self._definition(), cursor, on_pass=self._epochs.begin, before=before)
 
     def run(self, cursor: Cursor, options: RunOptions | None = None, before: Run | None = None) -> Run:
-        """An iteration that starts there. The dataset itself does not change: whoever asks owns the epoch's number.
+        """Return an iteration that starts at a cursor. The dataset does not change: the caller counts the epochs.
 
         Args:
             cursor: where to start.
@@ -229,7 +245,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return Run(self._definition(), cursor, options, before=before)
 
     def again(self, origin: Json) -> Any:
-        """Make the item of a run's `origin` once more."""
+        """Make the item with this `origin`, of any run, once more."""
         with well_formed(origin, "a dataset"):
             epoch, item = count_in(origin["epoch"]), origin["item"]
         if self._recalls is None or self._recalls.during.epoch != epoch:
@@ -238,7 +254,7 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
 
     @property
     def continues(self) -> bool:
-        """Whether an epoch goes on where the one before it stopped (`with_epoch`) instead of making new passes."""
+        """Whether an epoch goes on where the one before it stopped (`with_epoch`) instead of starting a new pass."""
         return self.nsamples > 0 and not self._restart
 
     def iterator1(self) -> Iterator[Any]:
@@ -261,12 +277,14 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         if not self.pipeline:
             raise SpecError("the pipeline has no stages", hint="give DataPipeline a source, such as a shard list")
         stages = [Nested(stage) if isinstance(stage, DataPipeline) else stage for stage in self.pipeline]
+        if isinstance(stages[0], JoinColumns):
+            stages[0] = Joined(stages[0], DataPipeline)
         return Definition(
             stages, self.seed, self.repetitions, self.nsamples, shares_of_mixes(self), is_repeatable(self)
         )
 
     def state_dict(self) -> dict[str, Json]:
-        """Where the iteration is: JSON, to be given to `load_state_dict` of an equal pipeline.
+        """Return where the iteration is, as JSON for `load_state_dict` of an equal pipeline.
 
         >>> dataset = DataPipeline([0, 1, 2])
         >>> items = iter(dataset)
@@ -286,27 +304,36 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
         return Checkpoint(self._identity(), cursor)
 
     def _settings(self) -> Settings:
-        run, after = self._run, self._epoch_after
-        if run is not None and self._start is None and not run.ended and world.torch_worker() is None:
+        run, start = self._run, self._start
+        following = None if start is None else start.next_epoch
+        if run is not None and start is None and not run.ended and world.torch_worker() is None:
             epoch = self._epochs.peek()
-            after = epoch if epoch != run.pass_number + 1 else None
-        return Settings(tuple(each.were_set for each in shares_of_mixes(self)), after)
+            following = epoch if epoch != run.pass_number + 1 else None
+        return Settings(tuple(shares.were_set for shares in shares_of_mixes(self)), following)
 
     def _cursor(self) -> Cursor:
         """Where the next item is."""
         run = self._run
-        if self._start is not None:
-            return self._start
-        if run is None:
-            return Cursor(self._epochs.peek())
-        # A worker of a foreign loader saves that it has ended, and yields nothing more on resume: others may not have.
+        if self._start is not None or run is None:
+            return self._next_start()
+        # A worker of another package's loader that has ended saves so, and yields nothing more on resume: the other
+        # workers may not have ended.
         if not run.ended or world.torch_worker() is not None:
             return run.cursor()
         if self.continues and not run.over:
             return run.next_cursor(goes_on=True)
-        # Between two epochs `set_epoch` decides.
+        # Between two epochs the next one has the number that `set_epoch` may have set.
         epoch = self._epochs.peek()
         return run.beginning(epoch) if epoch == run.pass_number + 1 else Cursor(epoch)
+
+    def _next_start(self) -> Cursor:
+        """Return where an iteration that does not continue the current one starts."""
+        return Cursor(self._epochs.peek()) if self._start is None else self._start.cursor
+
+    def _move_start(self, cursor: Cursor) -> None:
+        """Let the next iteration start at another cursor, whatever set its start before."""
+        self._start = replace(self._start or Start(cursor), cursor=cursor)
+        self._run = None
 
     def load_state_dict(self, state: dict[str, Json]) -> None:
         """Go on from a saved state with the next `iter()`."""
@@ -315,20 +342,20 @@ class DataPipeline(KnownLength, SpawnPickling, TorchIterable):
     def _load(self, checkpoint: Checkpoint) -> None:
         self._identity().check(checkpoint.identity)
         checkpoint.settings.apply_weights(shares_of_mixes(self))
-        self._start, self._loaded, self._epoch_after = checkpoint.cursor, True, checkpoint.settings.next_epoch
+        self._start = Start(checkpoint.cursor, checkpoint.settings.next_epoch, loaded=True)
         self._run = None
         if world.torch_worker() is None:  # workers share the counter, and each of them loads a state of its own
             self._epochs.set(checkpoint.cursor.epoch)
 
     def _identity(self) -> Identity:
-        """What a checkpoint must know of the pipeline to refuse another one."""
+        """Return what a checkpoint contains of the pipeline, so that another pipeline refuses it."""
         return Identity(self.seed, fingerprint(self.pipeline), tuple(inner_seeds(self)))
 
     def close(self) -> None:
-        """Close what an iteration holds open, then every stage that can be closed."""
+        """Close what an iteration has open, then every stage that has a `close`; `state_dict()` remains the same."""
         if self._run is not None:
             self._run.close()
-        self._run = self._recalls = None
+        self._recalls = None
         for stage in self.pipeline:
             close = getattr(stage, "close", None)
             if close is not None:

@@ -1,7 +1,7 @@
-"""Do all ranks read the same dataset? Each rank computes its own part, so ranks that disagree lose or repeat samples.
+"""Check that all ranks read the same dataset: each computes its own part, so otherwise samples are lost or repeated.
 
 Every rank writes what it is about to read into the store of the default process group, and compares. This is not a
-collective operation: a rank that comes late, or never, delays the others for a bounded time only.
+collective operation: a rank that comes late, or never, delays the others for a limited time only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def check_ranks(pipeline: Any, cursor: Cursor) -> None:
         cursor: where it begins.
 
     Raises:
-        SpecError: ranks disagree. Every rank that is there in time raises it.
+        SpecError: ranks disagree. Every rank that compares in time raises it.
     """
     seconds = config.read("WDS_COMPARE_RANKS")
     sources = [leaf for leaf in _sources(pipeline) if _is_split(leaf)]
@@ -79,7 +79,7 @@ def _facts(sources: list[Any], cursor: Cursor) -> Facts:
 
 
 def _position(cursor: Cursor) -> Json:
-    """Where the epoch begins; None where every rank has a cursor of its own."""
+    """Return where the epoch begins; None if every rank has a cursor of its own."""
     if isinstance(cursor.where, InStages) and isinstance(cursor.where.progress[0], Cursor):
         return _position(cursor.where.progress[0])
     if cursor.is_beginning:
@@ -89,7 +89,7 @@ def _position(cursor: Cursor) -> Json:
 
 
 def _exchange(store: Any, name: str, rank: int, ranks: int, facts: Facts, seconds: float) -> dict[int, Facts]:
-    """The facts of all ranks; of those that wrote them in time."""
+    """Return the facts of all ranks that wrote them in time."""
     store.set(f"{name}/{rank}", json.dumps(facts))
     keys = {other: f"{name}/{other}" for other in range(ranks)}
     try:
@@ -113,17 +113,17 @@ def _compare(found: dict[int, Facts]) -> None:
     for name, hint in _HINTS.items():
         values = {rank: facts[name] for rank, facts in found.items() if facts[name] is not None}
         if len({json.dumps(value) for value in values.values()}) > 1:
-            told = "; ".join(f"rank {rank} has {_plain(value)}" for rank, value in values.items())
-            raise SpecError(f"the ranks disagree on the {name}: {told:.2000}", hint=hint)
+            listed = "; ".join(f"rank {rank} has {_plain(value)}" for rank, value in values.items())
+            raise SpecError(f"the ranks disagree on the {name}: {listed:.2000}", hint=hint)
 
 
 def _check_sum(found: dict[int, Facts]) -> None:
-    """Every rank is read by as many processes as the others: by one, or by all those that share a model."""
+    """Check that every rank has as many processes as the others: one, or all those that share a model."""
     claims = Counter(facts["rank"] for facts in found.values())
     ranks = range(next(iter(found.values()))["ranks"])
     if len({claims[rank] for rank in ranks}) > 1:
-        told = ", ".join(f"rank {rank} has {claims[rank]}" for rank in ranks)
-        raise SpecError(f"the ranks differ in their numbers of processes: {told:.2000}", hint=_HINTS["ranks"])
+        listed = ", ".join(f"rank {rank} has {claims[rank]}" for rank in ranks)
+        raise SpecError(f"the ranks differ in their numbers of processes: {listed:.2000}", hint=_HINTS["ranks"])
 
 
 def _plain(value: Json) -> Json:
@@ -131,7 +131,7 @@ def _plain(value: Json) -> Json:
 
 
 def _sources(pipeline: Any) -> Iterator[Any]:
-    """The datasets that read shards, in a dataset that may hold others."""
+    """Yield the datasets that read shards: this one, or those inside it."""
     inner = list(directly_inside(pipeline))
     if not inner and pipeline.pipeline:
         yield pipeline
@@ -147,7 +147,7 @@ def _is_split(pipeline: Any) -> bool:
 
 
 def _group_and_store() -> tuple[Any, Any]:
-    """The default process group and its key-value store; None where there is none."""
+    """Return the default process group and its key-value store; None for what does not exist."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None, None

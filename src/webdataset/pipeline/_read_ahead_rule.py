@@ -1,4 +1,4 @@
-"""Whether threads may read ahead: what they took and nobody used must not change the next pass."""
+"""Whether threads may read ahead: items that were read and not used must not change the next pass."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ._stage_kinds import is_opaque
 
 
 def must_not_read_ahead(dataset: Any) -> bool:
-    """Whether no thread may read ahead in a pass of this dataset: it could change the passes after it.
+    """Whether reading ahead in a pass of this dataset could change the passes after it.
 
-    It could if a pass may end before its input does, and the next one begins where the input was left.
+    It could if a pass may end before its input does, and the next pass begins where the input was left.
 
     >>> from webdataset import DataPipeline, slice
     >>> must_not_read_ahead(DataPipeline(DataPipeline([1, 2]).with_epoch(4), slice(3)))
@@ -27,7 +27,7 @@ def must_not_read_ahead(dataset: Any) -> bool:
 
 
 def _may_end_early(dataset: Any) -> bool:
-    restarts = dataset.nsamples > 0 and not dataset.continues  # after so many items, wherever the pass is then
+    restarts = dataset.nsamples > 0 and not dataset.continues  # the epoch ends after so many items, inside a pass
     return restarts or any(_may_cut(stage) for stage in dataset.pipeline[1:])
 
 

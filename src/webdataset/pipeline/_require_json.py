@@ -1,4 +1,4 @@
-"""A state must be JSON: refuses what a stage saved that is not, and names the stage."""
+"""A state must be JSON: a value that is not is refused with the name of the stage that saved it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ._cursor import Beginning, Cursor, InStages
 _HINT = "save numbers, text, lists and dicts; in place of a sample save its origin, and load it with recall(origin)"
 
 
-def require_json(cursor: Cursor, stages: Sequence[Any], around: Any = None) -> None:
-    """Refuse a cursor that has no JSON.
+def require_json(cursor: Cursor, stages: Sequence[Any], outer: Any = None) -> None:
+    """Refuse a cursor with a value that is not JSON.
 
-    >>> require_json(Cursor(0, where=InStages(([{1, 2}],))), [], around="pairs()")
+    >>> require_json(Cursor(0, where=InStages(([{1, 2}],))), [], outer="pairs()")
     Traceback (most recent call last):
     webdataset.errors.StageError: the stage saved a value of type set, which is not JSON – ...
 
     Args:
         cursor: of a pipeline.
         stages: its stages.
-        around: named in place of a stage that is not known.
+        outer: the stage that is named where an inner stage is not known.
     """
     where = cursor.where
     saved = where.progress if isinstance(where, InStages) else where.starts if isinstance(where, Beginning) else ()
-    for progress, stage in zip(saved, chain(_with_progress(stages), repeat(around)), strict=False):
+    for progress, stage in zip(saved, chain(_with_progress(stages), repeat(outer)), strict=False):
         _check(progress, stage)
 
 
@@ -48,7 +48,7 @@ def _with_progress(stages: Iterable[Any]) -> list[Any]:
 def _check(value: Json, stage: Any) -> None:
     if isinstance(value, Cursor):
         inner = getattr(stage, "dataset", stage)
-        require_json(value, getattr(inner, "pipeline", ()), around=stage)
+        require_json(value, getattr(inner, "pipeline", ()), outer=stage)
     elif isinstance(value, dict):
         for name, each in value.items():
             _check(each, stage) if isinstance(name, str) else _refuse(

@@ -1,8 +1,8 @@
 """`Run`: one iteration over a pipeline, pass after pass, with a cursor that can be saved.
 
-A run refers to the stages, never to the pipeline, and no generator is held by what it refers to: when a user forgets an
-iteration, its files, threads and processes are closed at once and not with some later garbage collection. What a
-program left open at its end is closed before Python takes the modules apart.
+A run refers to the stages, never to the pipeline, and nothing that it refers to refers to a generator. So there are no
+reference cycles: when a user drops an iteration, its files, threads and processes are closed at once and not in some
+later garbage collection. Runs that are open when the program ends are closed before Python unloads the modules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset import world
 from webdataset.child_processes import end_with_loader
@@ -24,12 +24,14 @@ from webdataset.redact import scrub
 
 from ._cursor import Cursor, beginning
 from ._running_pass import RunningPass, RunOptions
-from ._source_choice import Shares
+
+if TYPE_CHECKING:
+    from ._source_choice import Shares
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What is run: the stages, the seed, how many passes, and how many items an epoch has (any if not positive)."""
+    """What a run needs of a pipeline: stages, seed, how many passes, items in an epoch (any number if not positive)."""
 
     stages: Sequence[Any]
     seed: int
@@ -39,25 +41,25 @@ class Definition:
     repeatable: bool = True  # a pass that is run again has the same order
 
     def start_pass(self, epoch: int, where: Any = None, options: Any = None, before: Any = None) -> RunningPass:
-        """Start the pass number `epoch`, from its beginning or from where it was."""
+        """Start the pass number `epoch`, from its beginning or from `where`."""
         if world.torch_worker() is not None:
             end_with_loader()
         return RunningPass(self.stages, Pass(self.seed, epoch, world.current()), where, options, before)
 
 
 class Run:
-    """An iteration over up to so many passes.
+    """An iteration over one or more passes.
 
     >>> run = Run(Definition([[1, 2]], seed=0, repetitions=2, epoch_size=3), Cursor(epoch=0))
     >>> list(run.epoch()), list(run.epoch())
     ([1, 2, 1], [2])
 
     Args:
-        definition: what is run.
+        definition: the stages, the seed and the number of passes.
         cursor: where to start.
         options: how a loader runs the stages.
-        on_pass: told the number of every later pass when it begins.
-        before: the run whose last pass came before this one's first.
+        on_pass: called with the number of every later pass when it begins.
+        before: the run whose last pass came before the first pass of this one.
     """
 
     def __init__(
@@ -71,11 +73,11 @@ class Run:
         cursor.check_world(world.current())
         self._definition, self._options, self._on_pass = definition, options, on_pass
         self._passes, self._position, self._skip = cursor.passes, cursor.position, cursor.skip
-        self._resumed = not cursor.is_beginning  # then a pass without further items is not an empty one
-        self.begun = False  # an item was asked for
-        self.ended = False  # the epoch, by its last item and not by an error
-        self.over = False  # all passes, or by an error
-        self._closed = False  # its stages, which does not change where the next epoch begins
+        self._resumed = not cursor.is_beginning  # in the middle of a pass, which is not empty if no items are left
+        self.begun = False  # whether `epoch` was called and iterated
+        self.ended = False  # whether the epoch has ended after its last item, not by an error
+        self.over = False  # whether there are no more items: all passes are complete, or there was an error
+        self.is_closed = False  # whether the stages are closed; this does not change where the next epoch begins
         for shares, weights in zip(definition.shares, cursor.weights or repeat(None), strict=False):
             if self._skip:  # items are read again that may have been drawn with other weights
                 shares.replay(self, weights)
@@ -100,33 +102,33 @@ class Run:
                         self._skip -= 1
                     else:
                         self._position += 1
-                        yield (item, item := None)[0]  # no name keeps a batch alive which the user has forgotten
+                        yield (item, item := None)[0]  # no variable keeps a batch alive that the user has dropped
                     if self._position == size and not self._skip:
                         break
-                if not self._is_full and not self._closed:
+                if not self._is_full and not self.is_closed:
                     self._end_pass()
         except GeneratorExit:
             raise
         except BaseException as error:
             self.over = True
-            # With no frame after this one, all stages had yielded what they made.
+            # If the error was raised in this frame, no stage was running.
             inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None
             self._pass.interrupted = inside and not isinstance(error, Exception)
-            scrub(error)  # of a stage of the user's own, too: its text may contain an address
+            scrub(error)  # the text of any error may contain an address, also that of a stage of the user
             raise
         self.ended = True
 
     @property
     def can_go_on(self) -> bool:
         """Whether this run has more items, in this epoch or in the next one."""
-        return not self.over and not self._closed
+        return not self.over and not self.is_closed
 
     @property
     def _is_full(self) -> bool:
         return 0 < self._definition.epoch_size <= self._position and not self._skip
 
     def new_epoch(self) -> None:
-        """Let the next item be the first of another epoch, though this one may have been left early."""
+        """Make the next item the first of a new epoch, even if this one was left early."""
         self.ended, self._position = False, 0
 
     def _end_pass(self) -> None:
@@ -143,7 +145,7 @@ class Run:
 
     @property
     def weights(self) -> tuple[Sequence[float] | None, ...]:
-        """Those that were set, of each mix inside."""
+        """The weights that were set, of each mix inside."""
         return tuple([shares.in_use() for shares in self._definition.shares])
 
     @property
@@ -153,11 +155,11 @@ class Run:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether items that were yielded come again in the same order, as far as the stages tell."""
+        """Whether items that were yielded come again in the same order, judged by the stages."""
         return self._definition.repeatable
 
     def cursor(self) -> Cursor:
-        """Where this run is: after the item that was yielded last."""
+        """Return the cursor after the item that was yielded last."""
         where, skip = self._pass.where()
         if skip and not self.is_repeatable:
             raise StateError(
@@ -177,17 +179,17 @@ class Run:
         return cursor.for_world(world.current())
 
     def next_cursor(self, *, goes_on: bool) -> Cursor:
-        """Where the epoch after this one begins; `goes_on` if it continues this one."""
+        """Return the cursor of the next epoch, which continues this one if `goes_on`."""
         if goes_on and not self.over:
             return self.cursor().next_epoch()
         return self.beginning(self._pass.during.epoch + 1)
 
     def beginning(self, epoch: int) -> Cursor:
-        """The beginning of a pass that comes after the one that is being read."""
+        """Return the cursor at the beginning of a later pass."""
         return Cursor(epoch, where=beginning(self._read_again()._pass.next_starts()))
 
     def _read_again(self) -> Run:
-        """This run; if it ended before it had read the items to skip, one that has: they may say how others begin."""
+        """Return this run; or, if it ended before it had skipped all its items, a copy that has: for its progress."""
         if not self._skip:
             return self
         where, skip = self._pass.where()
@@ -200,7 +202,7 @@ class Run:
 
     @property
     def origin(self) -> Json:
-        """Of the item that was yielded last: its pass, and its origin in that; None if that is not known."""
+        """The pass of the item that was yielded last, and its origin in that pass; None if that is not known."""
         origin = self._pass.origin
         return None if origin is None else {"epoch": self._pass.during.epoch, "item": origin}
 
@@ -210,17 +212,17 @@ class Run:
         return self._pass.during.epoch
 
     def close(self) -> None:
-        """Close what the current pass holds open."""
-        self._closed = True
+        """Close what the current pass has open."""
+        self.is_closed = True
         self._pass.close()
 
 
 _runs: weakref.WeakSet[Run] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_runs.clear)  # they are the parent's
+os.register_at_fork(after_in_child=_runs.clear)  # the runs belong to the parent
 
 
 @atexit.register
 def _close_runs() -> None:
     for run in list(_runs):
-        with suppress(Exception):  # such as one that another thread is in the middle of
+        with suppress(Exception):  # for example, another thread is iterating it
             run.close()

@@ -1,14 +1,15 @@
 """One pass in progress: stages chained into an iterator, with a state that can be saved at any item.
 
-`PerItem` neighbours become one loop. Every `Resumable` stage gets a `Progress`, wired to the one before it. What a
-buffer held when the state was saved is read again by its origin and taken through the stages before the buffer.
+Neighbouring `PerItem` stages become one loop. Every `Resumable` stage has a `Progress`, which refers to the one before
+it. The items that a buffer held when the state was saved are read again by their origins, and go through the stages
+before the buffer.
 
-Some states cannot be told stage by stage: a stage of unknown kind (a generator function) may hold anything, and a
-buffer may hold items that cannot be read again. Such a pass counts its items. Its state is where it started and that
-number; on resume so many items are read and dropped. That is exact for every deterministic pipeline.
+Some passes cannot be saved stage by stage: a stage of unknown kind (a generator function) may hold anything, and a
+buffer may hold items that cannot be read again. Such a pass counts its items. Its state is where it started and the
+count; on resume that many items are read and dropped. That is exact for every deterministic pipeline.
 
-A pass over a plan (`ReadPlanned`) through functions of one sample and one `batched` holds nothing that the plan could
-not give again, so its state is the plan's alone: how much of the epoch remains, for any number of readers.
+A pass over a plan (`ReadPlanned`) through functions of one sample and one `batched` holds only samples that the plan
+can read again, so its state is that of the plan alone: how much of the epoch remains, for any number of readers.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from webdataset import plan
 from webdataset.address import Address, as_checkpoint, own_addresses
 from webdataset.describe import shown
 from webdataset.errors import StateError
 from webdataset.flow import DROP, Json, Pass, PerItem, Progress, Recall, Resumable, Source, fuse, well_formed
-from webdataset.plan import PlanProgress, Replacements, in_slots, is_even_chain, may_drop, never_drops, replaces
 from webdataset.stages import Batched, Listed
 from webdataset.world import World
 
@@ -33,18 +34,21 @@ from ._cursor import Beginning, InPlan, InStages, Where, beginning
 from ._fused import Loop
 from ._stage_kinds import invoke, is_opaque
 
+if TYPE_CHECKING:
+    from webdataset.plan import PlanProgress, Replacements
+
 Fused = Callable[[Sequence[Callable[[Any], Any]]], Resumable]
 
 
 class NoTimer:
-    """Times nothing."""
+    """Measures nothing."""
 
     def stream(self, name: str, items: Iterator[Any], *, reads: bool = False) -> Iterator[Any]:
-        """The items as they are."""
+        """Return the items unchanged."""
         return items
 
     def function(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The function as it is."""
+        """Return the function unchanged."""
         return function
 
 
@@ -71,8 +75,8 @@ class RunningPass:
 
     Attributes:
         items: the items of the pass.
-        yielded: how many items were yielded since the pass was started; the caller counts.
-        interrupted: Ctrl-C came while a stage was at work; the caller says so.
+        yielded: how many items were yielded since the pass was started; counted by the caller.
+        interrupted: whether Ctrl-C was raised while a stage ran; set by the caller.
     """
 
     def __init__(
@@ -88,11 +92,11 @@ class RunningPass:
         self._options = options or RunOptions()
         self._before = before._progress if before is not None else []
         self._progress: list[Progress] = []
-        self._steps: list[Any] = []  # what an item goes through after the source: functions, and stages that regroup
-        self._streams: list[Any] = []  # of the stages, to be closed
+        self._steps: list[Any] = []  # one for each progress: a stage, or the functions of neighbouring stages as one
+        self._streams: list[Any] = []  # the iterators of the stages, to be closed
         self._exact = not any(is_opaque(stage) for stage in stages)
-        self.by_plan = is_even_chain(stages)
-        self._replaces = replaces(stages)
+        self.by_plan = plan.is_even_chain(stages)
+        self._replaces = plan.replaces(stages)
         self._plan: tuple[PlanProgress, list[Any], bool] | None = None
         self.yielded = 0
         self.interrupted = False
@@ -105,16 +109,16 @@ class RunningPass:
     def _beginning(self) -> Where | StateError:
         try:
             return beginning([at.save_start() for at in self._progress])
-        except StateError as error:  # raised if the state is asked for
+        except StateError as error:  # raised by `where`
             return error
 
     def where(self) -> tuple[Where, int]:
-        """Where this pass is: a state, and how many items after it were yielded already."""
+        """Return where this pass is: a state, and how many items after it were yielded already."""
         # Ctrl-C can interrupt any stage between two instructions, so its progress may be wrong. The samples of a plan
-        # are numbered, and the items of a loader carry their states, so none is lost if it comes while one of these is
-        # made; any other pass goes on from the last state that is certain.
+        # are numbered, and the items of a loader have their states attached, so none is lost if Ctrl-C comes while one
+        # of these is made; any other pass goes on from the last state that is certain.
         if not self.yielded and isinstance(self._certain[0], Beginning):
-            pass  # `Run` tells an empty pass from one of which nothing is left
+            pass  # still at the beginning: `Run` distinguishes an empty pass from one that was resumed at its end
         elif self.by_plan:
             self._certain = InPlan(self._plan_state()), self.yielded
         elif self._exact and (not self.interrupted or self._progress[0].interrupted):
@@ -126,7 +130,7 @@ class RunningPass:
         return where, self.yielded - yielded
 
     def next_starts(self) -> list[Json]:
-        """How the stages begin the next pass."""
+        """Return how the stages begin the next pass."""
         return [at.save_next() for at in self._progress]
 
     @property
@@ -141,21 +145,21 @@ class RunningPass:
 
     @cached_property
     def _addresses(self) -> dict[str, Address]:
-        """Those of the shards of this pass, by their text in a checkpoint."""
+        """The addresses of the shards of this pass, by their text in a checkpoint."""
         lists = [getattr(stage, "urls", ()) for stage in self._stages]
         return {as_checkpoint(url): url for urls in lists for url in urls if isinstance(url, Address)}
 
     def _plan_state(self) -> Any:
-        if self._plan is None:  # a loader asks at every item, so what does not change is looked up once
-            plan, *others = self._progress
-            assert isinstance(plan, PlanProgress)
-            # Between two items nothing is held; in the middle of a batch, after a failure or Ctrl-C, something is.
-            self._plan = plan, [at for at in others if hasattr(at, "origins")], may_drop(self._stages)
-        plan, holding, drops = self._plan
-        return plan.state(holding, self.yielded, drops=drops)
+        if self._plan is None:  # a loader calls this at every item, so what does not change is looked up once
+            reader: Any
+            reader, *others = self._progress
+            # Between two items these hold nothing; in the middle of a batch, after a failure or Ctrl-C, they may.
+            self._plan = reader, [at for at in others if hasattr(at, "origins")], plan.may_drop(self._stages)
+        reader, holding, drops = self._plan
+        return reader.state(holding, self.yielded, drops=drops)
 
     def _saved(self, where: Where | None) -> Iterator[Json]:
-        """What each progress is to load, in their order."""
+        """Yield the saved value for each progress, in their order; None where nothing was saved."""
         if isinstance(where, InPlan):
             if not self.by_plan:
                 raise StateError(
@@ -177,13 +181,13 @@ class RunningPass:
         return [at.save_start() if number < rewound else at.save() for number, at in enumerate(self._progress)]
 
     def _stopped(self) -> int:
-        """How many stages, from the first on, yield nothing more because a handler has ended their stream."""
+        """Return how many stages, from the first on, yield nothing more because a handler has ended their stream."""
         return max((number for number, at in enumerate(self._progress, 1) if at.stopped), default=0)
 
     def _chain(self, saved: Iterator[Json]) -> Iterator[Any]:
         items: Iterator[Any] | None = None
         functions: list[Callable[[Any], Any]] = []
-        of_one: list[PerItem] = []  # the stages that these functions are of
+        fused_stages: list[PerItem] = []  # the stages of these functions
         timer = self._options.timer
         slots = self._replaces
         reader = max((number for number, stage in enumerate(self._stages) if isinstance(stage, Source)), default=0)
@@ -192,16 +196,16 @@ class RunningPass:
             name = f"{number} {_name_of(stage)}"
             if isinstance(stage, PerItem) and items is not None:
                 function = timer.function(name, stage.function(during))
-                of_one.append(stage)
-                functions.append(
-                    function if not self._replaces else in_slots(function) if slots else never_drops(function)
-                )
+                fused_stages.append(stage)
+                if self._replaces:
+                    function = plan.in_slots(function) if slots else plan.never_drops(function)
+                functions.append(function)
                 continue
-            columns = None if self._replaces else ColumnBatches.of(of_one, stage, items)
+            columns = None if self._replaces else ColumnBatches.of(fused_stages, stage, items)
             if functions:
                 items = self._run_functions(functions, items if columns is None else iter(columns), saved)
                 items = timer.stream(f"{number - 1} functions", items)
-                functions, of_one = [], []
+                functions, fused_stages = [], []
             if slots and isinstance(stage, (Batched, Listed)):
                 batching, slots = self._replacements().batching(stage), False
                 items = self._resume(batching, batching.start(during), items, saved)
@@ -217,13 +221,13 @@ class RunningPass:
         return items  # type: ignore[return-value]  # there is at least one stage
 
     def _replacements(self, functions: Sequence[Callable[[Any], Any]] = ()) -> Replacements:
-        """Makes samples again for empty slots: with all steps so far, and these functions."""
+        """Return what fills empty slots: it makes samples again by all steps so far, and then by these functions."""
         recall, apply = self._recall(len(self._steps)), fuse(functions) if functions else None
         made = recall if apply is None else lambda origin: apply(recall(origin))
-        return Replacements(len(self._stages[0].dataset), made)
+        return plan.Replacements(len(self._stages[0].dataset), made)
 
     def _pass_of(self, number: int, stage: Any) -> Pass:
-        """This pass as a stage sees it: random choices before a split must be the same in all processes."""
+        """Return this pass for one stage: random choices before a split must be the same in all processes."""
         alike = getattr(stage, "draws", False) and any(getattr(s, "splits", False) for s in self._stages[number:])
         origins = any(isinstance(later, Resumable) for later in self._stages[number + 1 :])
         return replace(self.during, stage=number, world=World() if alike else self.during.world, origins=origins)
@@ -231,17 +235,17 @@ class RunningPass:
     def _run_functions(self, functions: list[Any], items: Any, saved: Iterator[Json]) -> Iterator[Any]:
         stage = self._options.fused(functions)
         results = self._resume(stage, stage.start(self.during), items, saved)
-        self._steps[-1] = fuse(functions)  # an item that is made again goes through the functions, not through threads
+        self._steps[-1] = fuse(functions)  # an item that is made again goes through the functions in this thread
         return results
 
     def _resume(
         self, stage: Resumable, at: Progress, items: Any, saved: Iterator[Json], columns: ColumnBatches | None = None
     ) -> Iterator[Any]:
-        at.upstream = next((one for one in reversed(self._progress) if _knows_origins(one)), None)
-        mine, number = next(saved), len(self._progress)
-        if mine is not None:
+        at.upstream = next((earlier for earlier in reversed(self._progress) if _has_own_origin(earlier)), None)
+        saved_progress, number = next(saved), len(self._progress)
+        if saved_progress is not None:
             with own_addresses(lambda: self._addresses):
-                _load(at, mine, self._recall(len(self._steps)), stage)
+                _load(at, saved_progress, self._recall(len(self._steps)), stage)
         elif number < len(self._before):
             at.follow(self._before[number])
         self._progress.append(at)
@@ -252,7 +256,7 @@ class RunningPass:
         return stream
 
     def _recall(self, upto: int) -> Callable[[Json], Any]:
-        """Makes an item again, by its origin, as it was before step `upto`."""
+        """Return a function that makes an item again from its origin, as it was before step `upto`."""
 
         def recall(origin: Json) -> Any:
             if upto == 0:
@@ -274,7 +278,7 @@ class RunningPass:
         return recall
 
     def close(self) -> None:
-        """Close what the stages hold open, now rather than when the garbage is collected."""
+        """Close what the stages have open, now rather than in a later garbage collection."""
         # A stage that failed does not close those before it, and the error keeps them alive.
         for stream in (self.items, *reversed(self._streams)):
             close = getattr(stream, "close", None)
@@ -285,8 +289,8 @@ class RunningPass:
 
 
 def _load(at: Progress, saved: Json, recall: Recall, stage: Any) -> None:
-    """Load a stage's progress; what is not in the form that `save` gives is a malformed checkpoint."""
-    failed: list[BaseException] = []  # while an item was made again: that is not the checkpoint's fault
+    """Load a stage's progress; turn errors about the form of `saved` into a StateError."""
+    failed: list[BaseException] = []  # errors of the functions that made items again: these stay as they are
 
     def noted(origin: Json) -> Any:
         try:
@@ -299,13 +303,13 @@ def _load(at: Progress, saved: Json, recall: Recall, stage: Any) -> None:
         at.load(saved, noted)
 
 
-def _knows_origins(at: Progress) -> bool:
-    """Whether it does more than to ask the one before it: asked once for every sample, a step less is 0.1 µs less."""
+def _has_own_origin(at: Progress) -> bool:
+    """Whether the origin is not just that of the progress before: skipping those saves 0.1 µs a sample and stage."""
     return type(at).origin is not Progress.origin or at.upstream is None
 
 
 def _name_of(stage: Any) -> str:
-    """A stage in a report: the function that it calls says more than its class."""
+    """Return the name of a stage for a report: its class or verb, and the function that it calls."""
     own = getattr(stage, "__name__", None) or type(stage).__name__
     function = getattr(stage, "f", None)
     name = getattr(function, "__name__", None)

@@ -11,19 +11,19 @@ from webdataset.order import MixSchedule, check_weights, pick
 
 
 class Drawing(Protocol):
-    """Decides which dataset comes next."""
+    """A sequence of draws: which dataset comes next."""
 
     def draw(self) -> int | None:
-        """The number of the dataset; None if those that are left have lost their weight."""
+        """Return the number of the next dataset; None if those that are left have weight 0 now."""
 
     def drop(self, source: int) -> bool:
-        """Go on without this one; False when none is left."""
+        """Go on without this dataset; return False if none is left."""
 
     def save(self) -> Json:
-        """What is needed to go on drawing, as JSON."""
+        """Return the state as JSON."""
 
     def load(self, saved: Json) -> Drawing:
-        """The drawing that goes on from what was saved."""
+        """Return the drawing that goes on from a saved state."""
 
 
 class InTurns(Drawing):
@@ -39,14 +39,14 @@ class InTurns(Drawing):
         return source
 
     def drop(self, source: int) -> bool:
-        """Leave one out; whoever came after it is next."""
-        at = self.left.index(source)
+        """Go on without a dataset; the one after it is next."""
+        position = self.left.index(source)
         self.left.remove(source)
-        self.turn = at % len(self.left) if self.left else 0
+        self.turn = position % len(self.left) if self.left else 0
         return bool(self.left)
 
     def save(self) -> Json:
-        """Who is left, and whose turn it is."""
+        """Return which datasets are left, and which of them is next."""
         return {"left": list(self.left), "turn": self.turn}
 
     def load(self, saved: Json) -> InTurns:
@@ -98,11 +98,11 @@ class ByShares(Drawing):
     def __init__(self, shares: Shares, part: tuple[int, int] = (0, 1)) -> None:
         self._shares, self._part = shares, part
         self._schedule = MixSchedule(shares.first())
-        self._step, self._set = 0, shares.in_use()  # those that were set, as far as they are in use
+        self._step, self._set = 0, shares.in_use()  # `_set`: the weights of `set_weights` that the schedule follows
         self._dropped: set[int] = set()
 
     def draw(self) -> int | None:
-        """The one whose turn it is by its share."""
+        """Return the dataset that is next by its share."""
         reader, readers = self._part
         now = self._step * readers + reader
         weights = self._shares.changed(range(now - readers + 1, now + 1), since=self._set)
@@ -121,14 +121,14 @@ class ByShares(Drawing):
         return self._schedule.drop(source)
 
     def save(self) -> Json:
-        """The schedule, with its weights, who is left out, and the weights that were set and are in use."""
+        """Return the schedule with its weights, the datasets left out, and the weights that were set and are in use."""
         drawn = {"schedule": self._schedule.save(), "step": self._step, "dropped": sorted(self._dropped)}
         return drawn if self._set is None else {**drawn, "set": self._set}
 
     def load(self, saved: Json) -> ByShares:
-        """Go on with the next draw; weights that were set and are not in use yet follow then."""
+        """Go on with the next draw; weights that were set and are not in use yet are used from then on."""
         if "set" in saved and self._shares.were_set is None:
-            self._shares.set(saved["set"])  # version 2.0.0 saved them here alone
+            self._shares.set(saved["set"])  # release 2.0.0 saved them only here
         self._set = None if saved.get("unused") else saved.get("set")
         self._schedule = MixSchedule.load(saved["schedule"]) if "schedule" in saved else MixSchedule(saved["set"])
         self._step, self._dropped = saved.get("step", 0), set(saved.get("dropped", ()))
@@ -136,26 +136,26 @@ class ByShares(Drawing):
 
 
 class Shares:
-    """The weights of a mix: at the start, from given draws on, and whatever was set since."""
+    """The weights of a mix: at the start, from given draws on, and those that were set by `set_weights`."""
 
     def __init__(self, plan: Sequence[tuple[int, Sequence[float]]], were_set: Sequence[float] | None = None) -> None:
         self._plan = sorted((draw, list(weights)) for draw, weights in plan)
         self.were_set = were_set
-        self._replays: list[tuple[Callable[[], Any], Sequence[float] | None]] = []  # the innermost run is the last
+        self._replays: list[tuple[Callable[[], Any], Sequence[float] | None]] = []  # runs and weights, innermost last
 
     def __reduce__(self) -> Any:
         return Shares, (self._plan, self.were_set)
 
     def replay(self, run: Any, weights: Sequence[float] | None) -> None:
-        """Use these weights, which had been set then, while the run reads items again."""
+        """Use these weights, which were set at the time, while the run reads items again."""
         self._replays.append((weakref.ref(run), weights))
 
     def first(self) -> Sequence[float]:
-        """The weights that a pass begins with."""
+        """Return the weights that a pass begins with."""
         return self.in_use() or self._plan[0][1]
 
     def in_use(self) -> Sequence[float] | None:
-        """Those that were set; while items are read again, those that had been set then."""
+        """Return the weights that were set; while items are read again, those that were set at that time."""
         while self._replays:
             run, weights = self._replays[-1][0](), self._replays[-1][1]
             if run is not None and run.is_replaying:
@@ -164,7 +164,7 @@ class Shares:
         return self.were_set
 
     def changed(self, draws: range, since: Sequence[float] | None) -> Sequence[float] | None:
-        """New weights if others were set since, or if they change at one of these draws; else None."""
+        """Return new weights if others than `since` are set, or if they change at one of these draws; else None."""
         if self.in_use() != since:
             return self.first()
         return next((weights for start, weights in reversed(self._plan) if start > 0 and start in draws), None)
@@ -174,5 +174,5 @@ class Shares:
         self.were_set = self.checked(weights)
 
     def checked(self, weights: Sequence[float]) -> list[float]:
-        """Weights for the datasets of this mix."""
+        """Return the weights, checked: one for each dataset of this mix."""
         return check_weights(weights, len(self._plan[0][1]))

@@ -1,9 +1,10 @@
-"""Datasets on their way to a process that is spawned: with the functions that such a process cannot import.
+"""How a dataset is pickled for a process that is spawned: with the functions that such a process cannot import.
 
-A forked worker has everything. One that is spawned (or comes from a fork server, as on Linux since Python 3.14) gets
-the dataset by pickle, which sends functions by their names: not lambdas, not functions inside functions, and not those
-of a program that has no file, as in a notebook. cloudpickle sends these by their code. What can be imported still goes
-by name, also the program's own functions and classes: so a worker's results have the types that the parent knows.
+A forked worker inherits everything. A spawned worker (or one from a fork server, as on Linux since Python 3.14)
+receives the dataset by pickle, which sends functions by their names: that fails for lambdas, functions inside
+functions, and functions of a program without a file, as in a notebook. cloudpickle sends these by their code. All that
+can be imported is still sent by name, also functions and classes of the program: so a worker's results have the types
+of the parent.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _inside: ContextVar[bool] = ContextVar("webdataset_spawning", default=False)  # 
 
 
 class SpawnPickling:
-    """A base for what is given to worker processes: pickled as usual, and with its functions while one is spawned.
+    """A base for objects that worker processes receive: pickled with their functions while a process is spawned.
 
     >>> import pickle
     >>> class Value(SpawnPickling):
@@ -32,7 +33,7 @@ class SpawnPickling:
     """
 
     def __reduce_ex__(self, protocol: Any, /) -> Any:
-        # Not at the top: it takes 3 ms, and whoever spawns a process has loaded it.
+        # Not at the top: this import takes 3 ms, and a process that spawns others has done it already.
         from multiprocessing.context import get_spawning_popen
 
         if get_spawning_popen() is None or _inside.get():
@@ -46,7 +47,7 @@ class SpawnPickling:
 
 
 def check_program() -> None:
-    """A spawned process begins by importing the program, which must have a file for that.
+    """Check that the program has a file: a spawned process begins by importing it.
 
     Raises:
         SpecError: the program comes from standard input.
@@ -60,7 +61,7 @@ def check_program() -> None:
 
 
 def _dump(value: Any) -> bytes:
-    """The value, pickled; by names where that is possible."""
+    """Pickle a value: functions by names where that is possible, else by their code."""
     try:
         return _dump_by_name(value) if _has_file() else _dump_by_value(value)
     except SpecError:
@@ -85,7 +86,7 @@ def _dump_by_value(value: Any, because: Exception | None = None) -> bytes:
         raise MissingDependency("cloudpickle", extra="torch", why=why) from missing
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-        """By name, by what multiprocessing knows (pipes, tensors), by code."""
+        """Pickles functions by name or by code, and pipes and tensors by the reducers of multiprocessing."""
 
         dispatch_table: ClassVar[Any] = ChainMap(_extra_reducers(), cloudpickle.Pickler.dispatch_table)
 

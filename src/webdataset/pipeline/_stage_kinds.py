@@ -1,4 +1,4 @@
-"""What may stand in a pipeline, and how each kind is started."""
+"""What may be a stage of a pipeline, and how each kind is started."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_stage(value: Any) -> bool:
 
 
 def check_stage(stage: Any, *, first: bool) -> None:
-    """Refuse what cannot run, where it was written."""
+    """Refuse an object that cannot run as a stage, where the pipeline is written."""
     if isinstance(stage, type) and issubclass(stage, PerItem | Resumable | PipelineStage):
         raise SpecError(f"expected a stage, got the class {stage.__name__}", hint="call it, as in wds.batched(16)")
     if callable(stage) or isinstance(stage, PipelineStage):
@@ -49,16 +49,16 @@ def check_stage(stage: Any, *, first: bool) -> None:
         raise SpecError(f"{stage!r:.200} is a name, not a source", hint="wds.SimpleShardList(...) lists shards")
     if first and isinstance(stage, Iterable):
         return
-    place = "the first stage" if first else "a stage after the first"
+    position = "the first stage" if first else "a stage after the first"
     raise SpecError(
-        f"{stage!r:.200} is not a valid pipeline stage: {place} must be "
+        f"{stage!r:.200} is not a valid pipeline stage: {position} must be "
         + ("an iterable or a callable" if first else "a callable on an iterator"),
         hint="a stage is a generator function, or a call such as wds.map(f)",
     )
 
 
 def is_opaque(stage: Any) -> bool:
-    """Whether nobody but the stage itself can know what it holds."""
+    """Whether it is unknown what a stage holds: it is of a kind without a `Progress`."""
     return not isinstance(stage, (PerItem, Resumable))
 
 
@@ -69,13 +69,13 @@ def is_drawn_by_torch(stage: Any) -> bool:
     >>> is_drawn_by_torch(DataLoader([1, 2], shuffle=True)), is_drawn_by_torch(DataLoader([1, 2]))
     (True, False)
     """
-    loader = getattr(stage, "loader", stage)  # of one that brings its batches to a device
+    loader = getattr(stage, "loader", stage)  # `OnDevice` has torch's loader inside
     samplers = getattr(loader, "sampler", None), getattr(getattr(loader, "batch_sampler", None), "sampler", None)
     return any(hasattr(sampler, "generator") for sampler in samplers)
 
 
 def invoke(stage: Any, items: Iterator[Any] | None) -> Iterator[Any]:
-    """Start a stage of a foreign kind on the stream before it (None for the first)."""
+    """Start a stage of unknown kind on the stream before it (None for the first stage)."""
     if items is None and isinstance(stage, Iterable) and not isinstance(stage, PipelineStage):
         return iter(stage)
     run: Callable[..., Any] = stage.run if isinstance(stage, PipelineStage) else stage

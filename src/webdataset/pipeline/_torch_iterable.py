@@ -1,8 +1,8 @@
-"""Be a `torch.utils.data.IterableDataset` without importing torch.
+"""Datasets that are `torch.utils.data.IterableDataset` for torch, without importing torch.
 
-`import torch` costs seconds, and a program that reads NumPy batches never needs it. torch decides with `isinstance`
-whether a dataset is iterable, and `isinstance` asks the object for its `__class__`: at that moment torch is there, and
-the pipeline classes are registered with it as virtual subclasses. (docs/decisions/0004-lazy-torch.md)
+`import torch` takes seconds, and a program that reads NumPy batches never needs it. torch decides with `isinstance`
+whether a dataset is iterable, and `isinstance` reads the object's `__class__`: torch has been imported by then, and the
+pipeline classes are registered with it as virtual subclasses. (docs/decisions/0004-lazy-torch.md)
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class TorchIterable:
 
     @property  # type: ignore[misc]  # mypy knows __class__ as an attribute only
     def __class__(self) -> type:
-        """The type of this object, by now known to torch."""
+        """The type of this object, registered with torch if torch has been imported."""
         register(type(self))
         return type(self)
 
     def __getitem__(self, index: Any) -> Any:
-        # torch's base class has this method too; without it a foreign sampler would fail with a puzzle.
+        # torch's base class has this method too; without it a sampler of another package would fail with a vague error.
         raise NotImplementedError(
             f"{type(self).__name__} is read in order; it has no item {index!r}; wds.IndexedDataset has items"
         )
@@ -45,11 +45,11 @@ def is_iterable_dataset(value: Any) -> bool:
     >>> is_iterable_dataset(["a.tar"])
     False
     """
-    iterable = _torchs_own()
+    iterable = _torch_class()
     return isinstance(value, TorchIterable) or (iterable is not None and isinstance(value, iterable))
 
 
-def _torchs_own() -> Any:
+def _torch_class() -> Any:
     return getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
 
 
@@ -57,7 +57,7 @@ def register(cls: type) -> None:
     """Make `cls` a virtual subclass of torch's IterableDataset, as soon as torch has been imported."""
     if cls in _registered:
         return
-    iterable = _torchs_own()
+    iterable = _torch_class()
     if iterable is not None:
         iterable.register(cls)
         _registered.add(cls)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from webdataset import config, shards, stores
 from webdataset.arguments import require_callable_or_none, require_count, require_number
@@ -16,19 +15,21 @@ from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError
 from webdataset.flow import Pass
 from webdataset.handlers import Handler, reraise_exception
-from webdataset.index import VerifyShards, read_description
-from webdataset.plan import ReadPlanned, described_joins
+from webdataset.redact import warn
 from webdataset.samples import ReadSamples
 
 from ._epoch_length import ENDLESS
 from ._fluid import FluidInterface
-from ._index_options import Wishes, indexed, is_description
+from ._index_options import IndexRequests, indexed, is_description
 from ._indexed_api import Plannable
 from ._pipeline import DataPipeline
 from ._stage_kinds import is_stage
 
-# Where a request takes a while to be answered, so that the next one should be under way: 4 connections of 40 MB/s
-# behind 50 ms were used to 96 % (benchmarks/transport.py).
+if TYPE_CHECKING:
+    from webdataset.index import VerifyShards
+
+# Stores with a latency, which further connections hide: 4 connections of 40 MB/s with a latency of 50 ms reached 96 %
+# of their bandwidth (benchmarks/transport.py).
 _NETWORK = frozenset({"http", "https", "s3", "gs", "az", "abfs", "abfss", "adl", "hf", "ais", "sftp", "ssh", "ftp"})
 _CONNECTIONS = 4
 
@@ -57,7 +58,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
     Args:
         urls: a path, URL or `pipe:` command, with `{000..123}` for many shards, `::` between several specs, a glob, a
             directory (with a `/` at its end), a list of these, a `.yaml` spec, or a shard source such as
-            `SimpleShardList`, which is taken as it is: it is not split unless a splitter is given.
+            `SimpleShardList`, whose shards are not split unless a splitter is given.
         handler: what to do with shards and members that cannot be read (not with what later stages do).
         resampled: draw shards with replacement, for ever; combine with `with_epoch`.
         repeat: make passes for ever.
@@ -141,8 +142,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         urls = shards.kept(urls)
         opener = cache_opener(cache_dir, cache_size, url_to_name, verbose=verbose, in_memory=in_memory)
         shuffled = _wants_shuffle(shardshuffle)
-        wishes = Wishes(index, fields, uneven, order, store_index, failed)
-        hindrance = _hindrance(
+        requests = IndexRequests(index, fields, uneven, order, store_index, failed)
+        reason = _reason_against_index(
             urls,
             resampled=resampled,
             select_files=select_files,
@@ -151,9 +152,11 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
             nodesplitter=nodesplitter is not shards.split_by_node,
             workersplitter=workersplitter is not shards.split_by_worker,
         )
-        found = _indexed(urls, wishes, hindrance, getattr(opener, "fetch", None), copy=copy)
+        found = _indexed(urls, requests, reason, getattr(opener, "fetch", None), copy=copy)
         if found is not None:
-            mixed, chunk = wishes.window_and_chunk(shuffled=shuffled)
+            from webdataset.plan import ReadPlanned
+
+            mixed, chunk = requests.window_and_chunk(shuffled=shuffled)
             plan = ReadPlanned(found, mixed, chunk, 1, uneven, fields, handler, strict, empty_check, opener, failed)
             self.append(plan)
         else:
@@ -174,7 +177,7 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
                     rename_files,
                     strict=strict,
                     opener=opener,
-                    store_index=wishes.storing,
+                    store_index=requests.storing,
                     verify=verify,
                     copy=copy,
                 ),
@@ -198,8 +201,8 @@ class WebDataset(Plannable, DataPipeline, FluidInterface):
         self.close()
 
 
-def _hindrance(urls: Any, **reasons: Any) -> str | None:
-    """What makes it impossible to read by an index, if anything does."""
+def _reason_against_index(urls: Any, **reasons: Any) -> str | None:
+    """Return the reason why the shards cannot be read by an index; None if they can."""
     if isinstance(urls, shards.SimpleShardList):
         named = urls.seed is None
     else:
@@ -210,39 +213,44 @@ def _hindrance(urls: Any, **reasons: Any) -> str | None:
 
 
 def _indexed(
-    urls: Any, wishes: Wishes, hindrance: str | None, fetch: Callable[[str], str] | None, *, copy: bool
+    urls: Any, requests: IndexRequests, reason: str | None, fetch: Callable[[str], str] | None, *, copy: bool
 ) -> Any:
-    if wishes.index is False or hindrance is not None:
-        if wishes.insist is not None:
+    if requests.index is False or reason is not None:
+        if requests.needs_index is not None:
             raise SpecError(
-                f"{wishes.insist} needs an index, and {hindrance or 'index=False was given'}",
+                f"{requests.needs_index} needs an index, and {reason or 'index=False was given'}",
                 hint="leave one of them out",
             )
         return None
     if not isinstance(urls, (str, Path, Iterable)):
         return None
-    if isinstance(urls, shards.SimpleShardList) and wishes.insist is None:  # taken as it is: every reader sees it all
+    if isinstance(urls, shards.SimpleShardList) and requests.needs_index is None:  # unsplit: every reader reads it all
         return None
-    return indexed(urls, wishes, fetch, copy=copy)
+    return indexed(urls, requests, fetch, copy=copy)
 
 
 def _described(urls: Any) -> tuple[Any, VerifyShards | None]:
-    """The shards of a description, for reading without an index, and what compares them with it; others as they are."""
+    """Return the shards of a description, for reading without an index, and what verifies them; others unchanged."""
     if not is_description(urls):
         return urls, None
+    from webdataset.index import VerifyShards, read_description
+
     description = read_description(urls)
     return description.urls, VerifyShards(description.shards)
 
 
 def _joins(urls: Any, *, copy: bool) -> list[Any]:
-    """The stages that add the fields of other shards, where a description names some."""
+    """Return the stages that add the fields of other shards, if a description names some."""
     if not is_description(urls):
         return []
+    from webdataset.index import read_description
+    from webdataset.plan import described_joins
+
     return described_joins(read_description(urls), str(urls).rpartition("/")[0], copy=copy)
 
 
 def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
-    """The first stage for whatever a user may write for `urls`."""
+    """Return the first stage for the `urls` of a user."""
     if isinstance(urls, dict) or (isinstance(urls, (str, Path)) and str(urls).endswith((".yaml", ".yml"))):
         return shards.MultiShardSample(urls)
     if is_stage(urls):
@@ -260,7 +268,7 @@ def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:
 def cache_opener(
     directory: Any, size: float, url_to_name: Callable[[str], str] | None, *, verbose: bool, in_memory: bool = False
 ) -> Any:
-    """What opens a shard: the cache when there is a directory for it, else the store itself; once, if in memory."""
+    """Return what opens a shard: a cache in memory or in a directory if there is one, else the store itself."""
     _check_cache(directory, size, url_to_name)
     if in_memory:
         from webdataset.cache import MemoryOpener
@@ -287,23 +295,23 @@ def _check_cache(directory: Any, size: Any, url_to_name: Any) -> None:
 
 @dataclass(frozen=True)
 class CheckEmpty(shards.NonEmpty):
-    """Refuses a pass without samples; a worker among several that got no shard only warns.
+    """Refuses a pass without samples; if it is one of several workers, it only warns.
 
     Attributes:
-        urls: of the shards, for the message.
+        urls: the addresses of the shards, for the message.
     """
 
     urls: Sequence[str] = field(default=(), repr=False, compare=False)
 
     def refuse(self, during: Pass) -> None:
-        """There was no sample."""
+        """Raise the error about a pass without samples, or warn."""
         if during.world.part[1] == 1:
             raise shards.no_samples(self.urls)
-        warnings.warn("this worker got no samples: there are fewer shards than workers", stacklevel=2)
+        warn("this worker got no samples: there are fewer shards than workers", stacklevel=2)
 
 
 def _ahead(source: Any, depth: int | None, opener: Any, handler: Handler) -> Any:
-    """The stage that opens the next shards while one is read, where that helps."""
+    """Return the stage that opens the next shards while one is read; None where that would not help."""
     if depth is None:
         first = next(iter(getattr(source, "urls", ())), "")
         depth = _CONNECTIONS if stores.scheme_of(first) in _NETWORK else 1
@@ -317,9 +325,9 @@ def _ahead(source: Any, depth: int | None, opener: Any, handler: Handler) -> Any
 def _splitting(
     urls: Any, nodesplitter: Any, workersplitter: Any, resampled: bool, *, may_be_empty: bool
 ) -> tuple[Any, Any]:
-    """The stages that give each rank and each worker its shards.
+    """Return the stages that give each rank and each worker its shards.
 
-    A source of shards, and a random draw, are taken as they are, unless a splitter was given. Where both splitters are
+    Shards of a source, and those drawn at random, are not split unless a splitter was given. If both splitters are
     ours, readers that outnumber the shards share them.
     """
     defaults = nodesplitter is shards.split_by_node and workersplitter is shards.split_by_worker
@@ -340,8 +348,8 @@ def _wants_shuffle(shardshuffle: Any) -> bool:
 
 
 def _renamed(older: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of the 0.1 and 0.2 series under their present names."""
+    """Return the parameters of the 0.1 and 0.2 series under their present names."""
     for name in [name for name in older if name in _RENAMED]:
-        warnings.warn(f"{name}= was renamed to {_RENAMED[name]}=", DeprecationWarning, stacklevel=3)
+        warn(f"{name}= was renamed to {_RENAMED[name]}=", DeprecationWarning, stacklevel=3)
         older[_RENAMED[name]] = older.pop(name)
     return older

@@ -22,7 +22,8 @@ from ._plan_progress import PlanProgress
 
 Array = np.ndarray[Any, Any]
 
-_LOCATED = 64  # batches at a time: one alone takes 46 µs, a fifth of what reading it takes
+# Batches whose samples are located together. Of 256 mixed samples that takes 50 µs, alone 240, and reading them 500.
+_LOCATED = 16
 
 
 @hides_secrets
@@ -53,6 +54,8 @@ class ArrayBatches(Source):
         epoch: which of the seed's orders the sequence has; in a pipeline that of the first epoch.
         index: where indexes are kept; by default beside the shards. A shard without one is read once.
     """
+
+    planned = "batches"
 
     shards: str | Sequence[str]
     field: str = "npy"
@@ -112,22 +115,26 @@ class ArrayBatches(Source):
         try:
             found = stack_npy(column)
         except WebDatasetError:
-            for number, row in zip(numbers.tolist(), column, strict=True):  # the same error, of the one that is damaged
-                at = self._dataset.where(number)
-                with located(shard=at.url, key=at.key, field=self.field):
+            for number, row in zip(numbers.tolist(), column, strict=True):  # find the sample that is damaged
+                location = self._dataset.where(number)
+                with located(shard=location.url, key=location.key, field=self.field):
                     stack_npy(row[None])
             raise
         return found if isinstance(found, np.ndarray) else combine_values(found)
 
     def __iter__(self) -> Iterator[Array]:
-        return (self[number] for number in range(len(self)))
+        order, block = self._own_order, _LOCATED * self.batchsize
+        for first in range(0, len(order), block):
+            numbers = self._numbers(order, np.arange(first, min(first + block, len(order))))
+            for start in range(0, len(numbers), self.batchsize):
+                yield self._batch(numbers[start : start + self.batchsize])
 
     def start(self, during: Pass) -> _InBatches:
-        """No batch taken."""
+        """Return the progress of a pass: no batch was taken."""
         return _InBatches(during, self._order(during.epoch), self.batchsize)
 
     def run(self, items: Iterator[Any], at: _InBatches, /) -> Iterator[Array]:
-        """The batches of this process."""
+        """Yield the batches of this process."""
         block, turns = _LOCATED * self.batchsize, at.turns()
         for first in range(at.taken, turns, block):
             positions = at.positions(first, min(first + block, turns))
@@ -148,19 +155,19 @@ class ArrayBatches(Source):
         return self._batch(self._numbers(order, positions))
 
     def close(self) -> None:
-        """Let go of open shards."""
+        """Close the open shards."""
         if "_dataset" in self.__dict__:
             self._dataset.close()
 
 
 class _InBatches(PlanProgress):
-    """How many positions this process took, whole batches of them."""
+    """How many positions this process took, in whole batches."""
 
-    handed: Any = None  # the positions of the batch that was handed on last
+    handed: Any = None  # the positions of the batch that was yielded last
 
     @property
     def origin(self) -> Json:
-        """The positions of the batch that was handed on last, their epoch, and which of mine the first one is."""
+        """The positions of the batch that was yielded last, their epoch, and the turn of this reader at the first."""
         if self.handed is None:
             return None
         runs = np.split(self.handed, np.flatnonzero(np.diff(self.handed) != 1) + 1)

@@ -15,8 +15,8 @@ from webdataset import stores
 
 # Shards that are fetched at the same time, as when they are streamed.
 _CONNECTIONS = 4
-# Seconds after which a thread looks whether its shard is still wanted.
-_PATIENCE = 0.1
+# Seconds after which a thread checks whether its shard is still needed.
+_CHECK_EVERY = 0.1
 
 
 class Block(NamedTuple):
@@ -30,13 +30,13 @@ class Block(NamedTuple):
 class FetchAhead:
     """Fetches shards in the order in which they are needed.
 
-    A plan mixes shards, so that its first samples need many of them at once: fetched one after the other when each is
-    first read, a pass over 8 shards took 3 times as long as streaming them.
+    A plan mixes shards, so its first samples need many of them at once. When each shard was fetched only when its first
+    sample was read, a pass over 8 shards took 3 times as long as streaming them.
 
-    A shard that cannot be fetched here is left to its reader, which fails with the reason.
+    If a shard cannot be fetched here, its reader fetches it again and raises the error.
 
     Args:
-        open_soon: begins to fetch a shard; closing what it returns ends that, unless another reader waits for it.
+        open_soon: begins to fetch a shard; closing its result stops the fetch, unless another reader waits for it.
         urls: the addresses of the shards.
     """
 
@@ -45,13 +45,13 @@ class FetchAhead:
         self._expected: set[int] = set()
         self._unwanted = threading.Event()
         self._queue: SimpleQueue[str | None] = SimpleQueue()
-        # Not a pool of the standard library: a program that ends in the middle of a pass would wait for all its shards.
+        # Not a thread pool: a program that ends in the middle of a pass would wait until all shards are fetched.
         self._threads = [
             threading.Thread(target=self._work, name="webdataset-fetch", daemon=True) for _ in range(_CONNECTIONS)
         ]
 
     def over(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        """The same blocks; the shards of each and of the next one are being fetched."""
+        """Yield the blocks unchanged, while the shards of each block and of the next one are being fetched."""
         following = next(blocks, None)
         while (block := following) is not None:
             self._expect(block)
@@ -69,14 +69,14 @@ class FetchAhead:
 
     def _work(self) -> None:
         while (url := self._queue.get()) is not None and not self._unwanted.is_set():
-            with suppress(Exception):  # its reader fails with the reason
+            with suppress(Exception):  # its reader raises the error
                 self._fetch(url)
 
     def _fetch(self, url: str) -> None:
         if stores.is_local(url) is not None:
             return
         with stores.abandonable(self._unwanted), closing(self._open_soon(url)) as stream:
-            while not self._unwanted.is_set() and hasattr(stream, "await_copy") and not stream.await_copy(_PATIENCE):
+            while not self._unwanted.is_set() and hasattr(stream, "await_copy") and not stream.await_copy(_CHECK_EVERY):
                 pass
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class FetchAhead:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """End all threads; what was fetched of a shard is kept for its next reader."""
+        """End all threads; a shard that was fetched in part is kept for its next reader."""
         self._unwanted.set()
         for _ in self._threads:
             self._queue.put(None)

@@ -24,7 +24,7 @@ Sample = dict[str, Any]
 
 
 class ByKey:
-    """The samples of some shards, by key: 16 bytes for each in a table that is built when it is first asked.
+    """The samples of some shards, by key. A table of 16 bytes for each sample is built at the first lookup.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-join/a.tar", [{"__key__": "0", "txt": "hello"}])
@@ -55,11 +55,11 @@ class ByKey:
         with self._lock:
             hashes, numbers = self._table = self._table or self._built()
         wanted = hash(key)
-        for at in range(int(np.searchsorted(hashes, wanted)), len(hashes)):
-            if hashes[at] != wanted:
+        for row in range(int(np.searchsorted(hashes, wanted)), len(hashes)):
+            if hashes[row] != wanted:
                 break
-            number = int(numbers[at])
-            if self._dataset.where(number).key == key:  # different keys may have one hash
+            number = int(numbers[row])
+            if self._dataset.where(number).key == key:  # different keys may have the same hash
                 return number
         return None
 
@@ -87,8 +87,8 @@ class JoinFields(Described, PerItem):
     Attributes:
         others: the samples to add from.
         fields: add only these; None adds all.
-        keep: a sample without a partner stays as it is; otherwise that is an error.
-        replace: a field that the sample has already is replaced; otherwise that is an error.
+        keep: keep a sample whose key the other shards do not have; otherwise it is an error.
+        replace: replace a field that the sample has already; otherwise it is an error.
     """
 
     verb: ClassVar[str] = "join"
@@ -98,7 +98,7 @@ class JoinFields(Described, PerItem):
     replace: bool = False
 
     def function(self, during: Pass) -> Callable[[Any], Any]:
-        """Look up, and add."""
+        """Return the function that looks up the key of a sample and adds the fields."""
         return self._joined
 
     def _joined(self, sample: Sample) -> Sample:
@@ -140,14 +140,14 @@ def join_stages(
 
 
 def described_joins(description: Description, base: str | None, *, copy: bool = True) -> list[PerItem]:
-    """The stages for what a description joins to its shards.
+    """Return the stages that add what a description joins to its shards.
 
     >>> described_joins(read_description({"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 1}]}), None)
     []
 
     Args:
         description: as `read_description` gives it.
-        base: what the relative addresses of the joined shards are relative to.
+        base: the folder of relative addresses of joined shards.
         copy: as for `IndexedShards`.
     """
     listed = description.extra.get(JOIN, [])

@@ -1,4 +1,4 @@
-"""How far a reader is in its part of an epoch, and what it leaves to others."""
+"""How far a reader is in its part of an epoch."""
 
 from __future__ import annotations
 
@@ -15,88 +15,93 @@ from ._plan_state import PlanState
 
 Ints = NDArray[np.int64]
 
-# What an origin says of a sample besides its number: that it is marked, and as what.
+# The mark of a sample in its origin: the value of its field `__pad__`; empty if it has no such field.
 COUNTED, PADDING = "counted", "padding"
 
 
 class Holding(Protocol):
-    """A progress of what was taken and not yielded, unless a handler has ended its stream."""
+    """The progress of a stage that may hold samples, as `PlanProgress.state` reads it."""
 
     origins: Sequence[Json]
     stopped: bool
 
 
 class PlanProgress(Progress):
-    """What remained of the epoch when this process began, and how many of its own positions it took since."""
+    """What remained of the epoch when this process began, and how many positions of its own part it took since."""
 
     def __init__(self, during: Pass, order: Order, batch: int = 1, last: str | None = None) -> None:
         self.during, self.order = during, order
         self.remaining = Remaining(len(order))
         self.taken = 0
-        self.number: int | None = None  # of the sample that was yielded last, where that does not follow from `taken`
-        self.mark = ""  # of that sample
+        self.number: int | None = None  # of the sample that was yielded last; None if it follows from `taken`
+        self.mark = ""  # of that sample: COUNTED, PADDING or empty
         self._batch, self._last = batch, last
-        self._me = self.reader()
+        self._identity = self.reader()
         self._begun = 0
         self._in_step = True
 
     @property
     def origin(self) -> Json:
-        """The number, in the order of storage, of the sample that was yielded last, and which of mine it is."""
+        """The mark of the sample that was yielded last, its number in the order of storage, and how many were taken."""
         number = self.remaining.position + self.taken - 1 if self.number is None else self.number
         return Origin(self.mark, number, self.taken) if self.taken else None
 
     def reader(self) -> Reader:
-        """Which reader this is, and how much it took."""
+        """Return which reader this is, and how many positions it took."""
         here = self.during.world
         return Reader(here.rank, here.ranks, here.worker, here.workers, self._batch, self.taken)
 
     def turns(self) -> int:
-        """How many positions, padding included, this reader has in all."""
+        """Return how many positions this reader has in total, padding included."""
         here = self.during.world
         steps = self.remaining.steps(self._batch, here.ranks, "pad" if here.ranks == 1 else self._last or "pad")
         return len(steps.of_worker(here.worker, here.workers)) * self._batch
 
     def numbers(self, first: int, stop: int) -> Ints:
-        """The numbers, in what remains, of these of my turns; those after the end are padding."""
+        """Return the numbers, in what remains, of some turns of this reader; numbers after the end are padding."""
         numbers = numbers_of(self.reader(), np.arange(first, stop))
-        # With one rank no other one needs as many steps: the last one is short.
+        # One rank needs no padding for equal steps: its last step is short.
         return numbers[numbers < len(self.remaining)] if self.during.world.ranks == 1 else numbers
 
     def positions(self, first: int, stop: int) -> Ints:
-        """The positions of these of my turns; padding begins the epoch again."""
+        """Return the positions of some turns of this reader; padding begins the epoch again."""
         return self.remaining.positions(self.numbers(first, stop))
 
     def state(self, holding: Iterable[Holding], yielded: int, *, drops: bool) -> PlanState:
-        """Where this reader is, without what was not yielded, which will be read again.
+        """Return where this reader is. Samples that were taken and not yielded are read again on resume.
 
         If a handler has ended the stream, all positions of this reader are done. The readers are in step if every
         position taken was yielded, in batches: then all ranks are at the same step.
+
+        Args:
+            holding: the progresses of the stages that may hold samples.
+            yielded: how many batches were yielded.
+            drops: whether a stage may leave samples out.
         """
         taken = self.turns() if self.stopped else self.taken
-        for each in holding:
-            if each.stopped:
+        for progress in holding:
+            if progress.stopped:
                 taken = self.turns()
-            elif each.origins:
-                taken = min(taken, next(_samples(each.origins[0]))[2] - 1)
+            elif progress.origins:
+                taken = min(taken, next(_samples(progress.origins[0]))[2] - 1)
         in_step = self._in_step and not drops and taken - self._begun == yielded * self._batch
-        return PlanState(self.remaining, (self._me._replace(taken=taken),), in_step)
+        return PlanState(self.remaining, (self._identity._replace(taken=taken),), in_step)
 
     def save(self) -> Json:
-        """What remained, and how much of it this reader took."""
+        """Return what remained, and how much of it this reader took, as JSON."""
         return PlanState(self.remaining, (self.reader(),), in_step=False).to_json()
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Go on as one of the readers that were saved, or with what they left."""
+        """Go on as one of the readers that were saved, or with what remains after all of them."""
         state = saved if isinstance(saved, PlanState) else PlanState.from_json(saved)
         state.remaining.check_samples(len(self.order))
-        self.remaining, self.taken = state.for_reader(self._me)
+        self.remaining, self.taken = state.for_reader(self._identity)
         self._begun = self.taken
         self._in_step = state.in_step or self.remaining is not state.remaining
 
 
 def _samples(origin: Json) -> Iterator[Any]:
-    """The origins of the samples in an item, which may be a batch."""
+    """Yield the origins of the samples of an item, which may be a batch."""
     if isinstance(origin, list):
         for part in origin:
             yield from _samples(part)

@@ -1,4 +1,4 @@
-"""How far the readers of a plan are, as one typed value: what remained when they began, and what each took since."""
+"""How far the readers of a plan are, as one typed value: what remained when they began, and what each has taken."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class PlanState:
 
     Attributes:
         remaining: what remained of the epoch when the readers began.
-        readers: what each reader took since. Empty if all of it is in `remaining`: then any readers can go on.
-        in_step: whether every reader yielded all that it took. Then one rank knows where all ranks are.
+        readers: what each reader has taken since. Empty if `remaining` is up to date: then any readers can go on.
+        in_step: whether every reader has yielded all that it took. Then all ranks are at the same step.
         turn: the worker whose item comes next.
     """
 
@@ -34,11 +34,11 @@ class PlanState:
     turn: int = 0
 
     def settled(self) -> PlanState:
-        """This state without readers where a rank reads in one process: then it goes on exactly the same."""
+        """Return this state without readers if each rank reads in one process: the items after it are the same."""
         return self.as_remaining() if self.readers and self.readers[0].workers == 1 else self
 
     def as_remaining(self) -> PlanState:
-        """This state without readers, if it is known how far all of them are."""
+        """Return this state without readers, if it is known how far all of them are; else unchanged."""
         if not self.readers:
             return self
         first = self.readers[0]
@@ -50,15 +50,15 @@ class PlanState:
             return PlanState(self.remaining.after(self.readers))
         return self
 
-    def for_reader(self, me: Reader) -> tuple[Remaining, int]:
-        """What a reader starts with: what remains, and how much of its part it took.
+    def for_reader(self, reader: Reader) -> tuple[Remaining, int]:
+        """Return what a reader of this process starts with: what remains, and how much of its part was taken.
 
         Raises:
-            StateError: the readers were others, and it is not known how far all of them were.
+            StateError: the readers were saved with other numbers, and it is not known how far all of them were.
         """
-        mine = next((reader for reader in self.readers if reader[:-1] == me[:-1]), None)
-        if mine is not None:
-            return self.remaining, mine.taken
+        own = next((saved for saved in self.readers if saved[:-1] == reader[:-1]), None)
+        if own is not None:
+            return self.remaining, own.taken
         known = self.as_remaining()
         if not known.readers:
             return known.remaining, 0
@@ -67,7 +67,8 @@ class PlanState:
         first = self.readers[0]
         raise StateError(
             f"the checkpoint is that of rank {first.rank} of {first.ranks} with {first.workers} workers and batches of "
-            f"{first.batch}; this is rank {me.rank} of {me.ranks} with {me.workers} workers and batches of {me.batch}",
+            f"{first.batch}; this is rank {reader.rank} of {reader.ranks} with {reader.workers} workers and batches of "
+            f"{reader.batch}",
             hint="samples were dropped, so ranks are at different positions: join the checkpoints of all ranks with "
             "wds.merge_states to resume with other numbers",
         )
@@ -82,7 +83,7 @@ class PlanState:
 
     @classmethod
     def from_json(cls, saved: Json) -> PlanState:
-        """The state again."""
+        """Return the state from its JSON."""
         try:
             readers = tuple(read_reader(reader) for reader in saved.get("readers", ()))
             remaining = Remaining.from_json(saved["remaining"])
@@ -97,13 +98,13 @@ class PlanState:
 
 
 def join_workers(states: Sequence[PlanState], turn: int, *, exact: bool) -> PlanState:
-    """One state of a rank, from those of its workers; a worker that yielded nothing yet may have no reader.
+    """Join the states of all workers of a rank; a worker that has yielded nothing yet may have no reader.
 
     Args:
         states: of all workers.
         turn: the worker whose item comes next.
-        exact: keep what each worker took. What remains says which samples come, in which order; where more passes
-            follow in the same epoch it does not say which worker comes to the end of this one first.
+        exact: keep what each worker took. What remains decides which samples come, in which order; but if more passes
+            follow in the same epoch, it does not decide which worker ends this one first.
     """
     begun = next((state for state in states if state.readers), None)
     if begun is None:
@@ -119,7 +120,7 @@ def join_workers(states: Sequence[PlanState], turn: int, *, exact: bool) -> Plan
 
 
 def join_ranks(states: Sequence[PlanState | None]) -> PlanState:
-    """What remains when all ranks have done what these say; None is a rank that has ended its epoch.
+    """Return what remains after the states of all ranks; None stands for a rank that has ended its epoch.
 
     Raises:
         StateError: the states do not belong together, or some are missing.
@@ -133,7 +134,7 @@ def join_ranks(states: Sequence[PlanState | None]) -> PlanState:
     readers = [reader for state in uneven for reader in state.readers]
     ranks, batch = readers[0].ranks, readers[0].batch
     for rank, state in enumerate(states):
-        if state is None or not state.readers:  # it ended, or it dropped nothing and knew where all were
+        if state is None or not state.readers:  # it ended, or it dropped nothing: then all ranks were in step
             done = len(before) if state is None else len(before) - len(state.remaining)
             readers.append(Reader(rank, ranks, 0, 1, batch, -(-done // (ranks * batch)) * batch))
     if missing := _missing(readers):
@@ -155,13 +156,13 @@ def _one_of(states: Sequence[PlanState | None]) -> PlanState:
 
 
 def _are_in_step(readers: Sequence[Reader]) -> bool:
-    """Whether the workers took their turns: one that dropped all it had left is passed over, and others go on."""
+    """Whether the workers took equally many steps in turn; one that dropped all its last samples has taken more."""
     steps = sum(reader.taken for reader in readers) // readers[0].batch
     return all(reader.taken == len(range(reader.worker, steps, reader.workers)) * reader.batch for reader in readers)
 
 
 def _missing(readers: Iterable[Reader]) -> set[tuple[int, int]]:
-    """The (rank, worker) pairs of which nothing is known."""
+    """Return the (rank, worker) pairs whose state is missing."""
     readers = list(readers)
     workers = {reader.rank: reader.workers for reader in readers}
     some: Any = readers[0]

@@ -1,6 +1,6 @@
 """Samples that follow each other in a shard, read and parsed together.
 
-The steps of a worker are such runs where shards are read in the order of storage. To look up 256 samples of 1 kB one by
+The steps of a worker are such runs if shards are read in the order of storage. Looking up 256 samples of 1 kB one by
 one takes four times as long.
 """
 
@@ -19,9 +19,9 @@ _MOST_BYTES = 1 << 22
 
 
 def read_adjacent(dataset: IndexedShards, numbers: Sequence[int]) -> list[Sample] | None:
-    """The samples with these numbers; None if they are to be looked up, whatever the reason.
+    """Return the samples with these numbers; None if they must be looked up one by one, for any reason.
 
-    What is not plain, or not as the index says, is left to the lookup, which knows every case and every error.
+    Members that are not plain, or not as the index says, are left to the lookup, which handles all cases and errors.
     """
     run = dataset.stored(numbers, _MOST_BYTES) if len(numbers) >= _LEAST_SAMPLES else None
     members = None if run is None else tar.plain_run(run.data)

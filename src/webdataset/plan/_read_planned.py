@@ -1,4 +1,4 @@
-"""Indexed shards, read by plan: every process computes for itself which samples are its own, and in which order.
+"""Indexed shards, read by plan: every process computes which samples it reads, and in which order.
 
 See docs/decisions/0005-planned-reading.md.
 """
@@ -28,7 +28,7 @@ from ._replace_failed import Slot
 
 # Samples that are looked up together when batches are small: enough to join requests, few enough to come soon.
 _AT_A_TIME = 64
-# Positions that are located together: a permutation has a price per call, about that of 200 positions.
+# Positions that are located together: a call of a permutation takes as long as 200 positions.
 _LOCATED = 2048
 
 # What decides which samples come, and in which order: part of a checkpoint.
@@ -57,12 +57,14 @@ class ReadPlanned(Source):
         last: what several ranks do with an uneven end: "pad" or "drop"; None pads, and marks samples with `__pad__`
             only where there are several ranks.
         fields: the dataset reads only these fields.
-        handler: asked about samples that cannot be read.
+        handler: called for samples that cannot be read.
         strict: a shard without its end-of-archive marker is an error.
         empty_check: shards without any sample are an error.
-        opener: opens a shard that is read from one sample to its end.
+        opener: opens a shard that is read from some sample to its end.
         failed: "replace" yields a `Slot` for every sample, also for one that cannot be read.
     """
+
+    planned = "samples"
 
     dataset: IndexedShards
     window: int | None = 0
@@ -90,16 +92,16 @@ class ReadPlanned(Source):
         return digest(*self.dataset.urls, *self.dataset.counts) & 0xFFFFFFFF
 
     def order(self, during: Pass) -> Order:
-        """The order of an epoch."""
+        """Return the order of an epoch."""
         window = self.window if self.chunk is None else 2 * self.batch
         return Order(self.dataset.counts, during.seed, during.epoch, window, self.chunk)
 
     def start(self, during: Pass) -> PlanProgress:
-        """Nothing taken, everything left."""
+        """Return the progress of a pass: nothing was taken."""
         return PlanProgress(during, self.order(during), self.batch, self.last)
 
     def run(self, items: Iterator[Any], at: PlanProgress, /) -> Iterator[Any]:
-        """My positions, after those that were taken."""
+        """Yield the samples of this process, after those that were taken."""
         if self.empty_check and not len(at.order):
             raise no_samples(self.dataset.urls)
         alone = at.during.world.part[1] == 1
@@ -114,14 +116,14 @@ class ReadPlanned(Source):
             return self._in_storage_order(at)
         return self._by_lookup(at)
 
-    def _check_before(self, place: int) -> None:
-        """Going on in the order of storage: what the index says is before this place has to be what was read."""
-        if not 0 < place <= len(self.dataset):
+    def _check_before(self, position: int) -> None:
+        """Check the index of the sample before a position at which reading goes on in the order of storage."""
+        if not 0 < position <= len(self.dataset):
             return
         try:
-            self.dataset.check(place - 1)
+            self.dataset.check(position - 1)
         except Exception as error:
-            where = self.dataset.where(place - 1)
+            where = self.dataset.where(position - 1)
             ask_handler(self.handler, error, where.key, where.url)
 
     @property
@@ -138,11 +140,11 @@ class ReadPlanned(Source):
         return sample if not self.replaces else Slot(number, DROP if sample is None else sample)
 
     def close(self) -> None:
-        """Let go of open shards."""
+        """Close the open shards."""
         self.dataset.close()
 
     def _in_storage_order(self, at: PlanProgress) -> Iterator[Sample]:
-        """The whole rest from one sample on: streaming beats looking up."""
+        """Yield all samples from one on by streaming the shards, which is faster than looking samples up."""
         at.mark = "" if self.last is None else COUNTED
         first = at.remaining.position + at.taken
         starts = starts_of(self.dataset.counts).tolist()
@@ -165,7 +167,7 @@ class ReadPlanned(Source):
                 at.stopped = True
                 return
             if at.remaining.position + at.taken != end:
-                # Lost samples have been reported to the handler; the next shard begins where the index says.
+                # The handler was called for the samples that were lost; the next shard begins where the index says.
                 if self.handler is reraise_exception:
                     raise self.dataset.stale(shard)
                 at.taken = end - at.remaining.position
@@ -192,24 +194,24 @@ class ReadPlanned(Source):
                     at.number = number
                     if marked:
                         at.mark = PADDING if pad else COUNTED
-                    if item is not None:  # else it could not be read, and the handler said to go on
+                    if item is not None:  # None: it could not be read, and the handler returned True
                         yield item
         except EndOfStreamError:
             at.stopped = True
 
     @property
     def _group(self) -> int:
-        """How many samples are looked up together: whole steps."""
+        """How many samples are looked up together: those of whole steps."""
         return self.batch * max(1, _AT_A_TIME // self.batch)
 
     def _groups(self, blocks: Iterator[Block]) -> Iterator[tuple[list[int], list[bool]]]:
-        """The numbers of my samples, some steps at a time."""
+        """Yield the numbers of the samples of this process, some steps at a time, and whether each is padding."""
         for _, numbers, padding in blocks:
-            for some in range(0, len(numbers), self._group):
-                yield numbers[some : some + self._group], padding[some : some + self._group]
+            for first in range(0, len(numbers), self._group):
+                yield numbers[first : first + self._group], padding[first : first + self._group]
 
     def _blocks(self, at: PlanProgress) -> Iterator[Block]:
-        """My samples after those that were taken, many at a time."""
+        """Yield the samples of this process after those that were taken, many at a time."""
         starts = starts_of(self.dataset.counts)
         block = self._group * max(1, _LOCATED // self._group)
         first, turns = at.taken, at.turns()
@@ -226,7 +228,7 @@ class ReadPlanned(Source):
         except Exception:
             if self.handler is reraise_exception:
                 raise
-        return map(self._read_one, numbers)  # find the one that is bad, when those before it were yielded
+        return map(self._read_one, numbers)  # one by one: the bad sample is an error after those before it were yielded
 
     def _read_one(self, number: int) -> Sample | None:
         try:
@@ -244,7 +246,7 @@ def _mark_as_counted(samples: list[Sample]) -> None:
 
 
 class _Text(str):
-    """A text without quotes in a `repr`."""
+    """A text that `repr` shows without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__

@@ -2,9 +2,9 @@
 
 With `failed="replace"` a plan yields slots: the number of a sample, and its value, `DROP` once it was left out. Slots
 go through the functions of one sample as samples do. Where a batch is made, or at the end of the pipeline, each empty
-slot is filled with a sample of the same batch, made again from its bytes and marked `__pad__`. Where no sample of the
-batch is left, the nearest one in the order of storage is taken. So the replacement depends on the batch alone, and a
-resumed run has the same.
+slot is filled with a sample of the same batch, made again from its bytes and marked `__pad__`. If none of the batch
+is left, the nearest one in the order of storage is used. So the replacement depends on the batch alone, and is the same
+in a resumed run.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _HINT = "check the handler and the filters: they leave out whole runs of samples
 
 
 class Slot(NamedTuple):
-    """A sample on its way: its number in the order of storage, and its value, `DROP` once it was left out."""
+    """The number of a sample in the order of storage, and its value: `DROP` once it was left out."""
 
     number: int
     value: Any
 
 
 def in_slots(function: Callable[[Any], Any]) -> Callable[[Slot], Slot]:
-    """The function of a sample as a function of its slot.
+    """Return the function of a sample as a function of its slot.
 
     >>> in_slots(lambda n: n if n % 2 else DROP)(Slot(7, 4))
     Slot(number=7, value=DROP)
@@ -48,7 +48,7 @@ def in_slots(function: Callable[[Any], Any]) -> Callable[[Slot], Slot]:
 
 
 def never_drops(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function of a whole batch, which cannot be replaced."""
+    """Return the function of a whole batch with an error if it drops the batch, which cannot be replaced."""
 
     def apply(batch: Any) -> Any:
         result = function(batch)
@@ -67,18 +67,18 @@ class Replacements:
 
     Args:
         samples: how many samples the dataset has.
-        recall: makes the slot of an origin, as it is before the batch.
+        recall: makes the slot of an origin again, as it is before batching.
     """
 
     def __init__(self, samples: int, recall: Recall) -> None:
         self._samples, self._recall = samples, recall
 
     def one(self, slot: Slot) -> Any:
-        """The value of a slot, or a replacement."""
+        """Return the value of a slot, or a replacement."""
         return self.fill([slot])[0]
 
     def batching(self, stage: Batched) -> Batched:
-        """The same stage for slots."""
+        """Return the same batching stage for slots."""
         collate = stage.collation_fn
 
         def filled(slots: Sequence[Slot]) -> Any:
@@ -88,21 +88,21 @@ class Replacements:
         return Batched(stage.batchsize, filled, stage.partial)
 
     def fill(self, slots: Sequence[Slot]) -> list[Any]:
-        """The values of the slots; each empty one gets a replacement."""
+        """Return the values of the slots, with a replacement for each empty one."""
         values = [slot.value for slot in slots]
         if not any(value is DROP for value in values):  # not `in`, which compares arrays
             return values
         good = deque(slot.number for slot in slots if slot.value is not DROP)
-        for at, slot in enumerate(slots):
+        for position, slot in enumerate(slots):
             if slot.value is DROP:
-                values[at] = self._replacement(good, slot.number)
-                good.rotate(-1)  # another one for the next
+                values[position] = self._replacement(good, slot.number)
+                good.rotate(-1)  # the next empty slot gets another sample
         return values
 
     def _replacement(self, good: Iterable[int], number: int) -> Any:
-        """A sample of the batch, or else the nearest one, marked as padding."""
+        """Return a sample of the batch, or else the nearest one, marked as padding."""
         for candidate in islice(chain(good, self._nearest(number)), _TRIES):
-            # A handler that ends the stream at a sample does so in its turn, not when it is to replace another.
+            # A handler may end the stream at a sample when it is read in its order, not when it replaces another.
             with unnoted(), suppress(EndOfStreamError):
                 value = self._recall(Origin(PADDING, candidate, 0)).value
                 if value is not DROP:

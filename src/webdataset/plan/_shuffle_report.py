@@ -1,8 +1,8 @@
-"""What an order promises, in numbers, beside what a shuffle buffer of the usual size would give on the same shards."""
+"""How well an order mixes, in numbers, compared with a shuffle buffer of the usual size on the same shards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
@@ -32,20 +32,18 @@ class Mixing:
         same_shard: how often two neighbours come from the same shard.
         displacement: how far a sample is from its position in storage, as a share of the dataset (median).
         shards_per_batch: how many different shards 256 samples in a row come from (mean).
-        live_bytes: how much has to be at hand at the same time, None if sizes are not known.
         bytes_fetched: bytes read per byte of the dataset.
     """
 
     same_shard: float
     displacement: float
     shards_per_batch: float
-    live_bytes: int | None = None
     bytes_fetched: float = 1.0
 
 
 @dataclass(frozen=True)
 class ShuffleReport:
-    """An order's mixing beside a shuffle buffer's; `str()` is a table, `svg()` a picture.
+    """The mixing of an order compared with that of a shuffle buffer; `str()` is a table, `svg()` a picture.
 
     >>> report = shuffle_report(Order([100] * 64, window=32), buffer=1000)
     >>> print(report)
@@ -53,7 +51,7 @@ class ShuffleReport:
     neighbours from the same shard                      0.031            0.072
     displacement (median, of the dataset)               0.327            0.297
     shards per 256 samples                               33.1             32.0
-    in use at the same time                                32                1
+    shards in use at the same time                         32                1
     bytes fetched / dataset                              1.00             1.00
     """
 
@@ -76,14 +74,14 @@ class ShuffleReport:
             ("neighbours from the same shard", *(f"{each.same_shard:.3f}" for each in self._both)),
             ("displacement (median, of the dataset)", *(f"{each.displacement:.3f}" for each in self._both)),
             (f"shards per {_BATCH} samples", *(f"{each.shards_per_batch:.1f}" for each in self._both)),
-            ("in use at the same time", *self._at_hand(window)),
+            ("shards in use at the same time", f"{window:,}", "1"),
             ("bytes fetched / dataset", *(f"{each.bytes_fetched:.2f}" for each in self._both)),
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
         return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows)
 
     def svg(self) -> str:
-        """A picture: for each of a few thousand positions, the position in storage that its sample comes from.
+        """Return a picture: for each of a few thousand positions, the position in storage that its sample comes from.
 
         >>> shuffle_report(Order([50] * 8, window=4)).svg()[:36]
         '<svg xmlns="http://www.w3.org/2000/s'
@@ -101,14 +99,8 @@ class ShuffleReport:
     def _both(self) -> tuple[Mixing, Mixing]:
         return self.ordered, self.buffered
 
-    def _at_hand(self, window: int) -> tuple[str, str]:
-        sizes = [each.live_bytes for each in self._both]
-        if None in sizes:
-            return str(window), "1"
-        return f"{(sizes[0] or 0) / 1e6:,.0f} MB", f"{(sizes[1] or 0) / 1e6:,.0f} MB"
 
-
-def shuffle_report(order: Order, *, buffer: int = 1000, sizes: Sequence[int] | None = None) -> ShuffleReport:
+def shuffle_report(order: Order, *, buffer: int = 1000) -> ShuffleReport:
     """Measure an order, and a shuffle buffer after shuffled shards for comparison.
 
     >>> report = shuffle_report(Order([1000] * 100, window=32))
@@ -118,7 +110,6 @@ def shuffle_report(order: Order, *, buffer: int = 1000, sizes: Sequence[int] | N
     Args:
         order: what to measure.
         buffer: the size of the buffer to compare with.
-        sizes: how many bytes each shard has.
     """
     positions = np.unique(np.linspace(0, max(0, len(order) - 1), _MEASURED).astype(np.int64))[: len(order)]
     ordered = _places(order, positions)
@@ -126,20 +117,20 @@ def shuffle_report(order: Order, *, buffer: int = 1000, sizes: Sequence[int] | N
     return ShuffleReport(
         order,
         buffer,
-        Mixing(_same_shard(order), _displacement(ordered - positions, order), _variety(order), _live(order, sizes)),
-        _mixing_of(buffered, order, None if sizes is None else int(np.max(sizes, initial=0))),
+        Mixing(_same_shard(order), _displacement(ordered - positions, order), _variety(order)),
+        _mixing_of(buffered, order),
         (ordered[:: max(1, len(ordered) // 4000)], buffered[:: max(1, len(buffered) // 4000)]),
     )
 
 
 def _places(order: Order, positions: Ints) -> Ints:
-    """Where in storage the samples of these positions lie."""
+    """Return the positions in storage of the samples at these positions of the epoch."""
     shards, numbers = order.locate(positions)
     return starts_of(order.counts)[shards] + numbers
 
 
 def _same_shard(order: Order) -> float:
-    """The probability itself, not a measurement: inside a window all orders are equally likely."""
+    """Return the probability that two neighbours come from one shard: inside a window all orders are equally likely."""
     if order.window == 0:
         return 1 - (len(order.counts) - 1) / max(1, len(order) - 1)
     windows, _, counts = order.contents()
@@ -157,16 +148,8 @@ def _variety(order: Order) -> float:
     return float(np.mean([len(np.unique(batch)) for batch in batches]))
 
 
-def _live(order: Order, sizes: Sequence[int] | None) -> int | None:
-    if sizes is None:
-        return None
-    windows, shards, counts = order.contents()
-    held = np.asarray(sizes)[shards] * (counts / np.maximum(1, np.asarray(order.counts)[shards]))
-    return int(np.bincount(windows, weights=held).max(initial=0))
-
-
 def _buffered(order: Order, size: int) -> Ints:
-    """Where the first samples that come out of a shuffle buffer after shuffled shards are stored."""
+    """Return the positions in storage of the first samples of a shuffle buffer after shuffled shards."""
     buffer = Shuffle(size, _INITIAL, rng=Pass(order.seed, order.epoch).rng("buffer"))
     places = islice(buffer(_shard_by_shard(order, _MEASURED + size)), _MEASURED)
     return np.fromiter(places, np.int64)
@@ -178,12 +161,11 @@ def _shard_by_shard(order: Order, samples: int) -> Iterator[int]:
     return islice(chain.from_iterable(range(starts[shard], starts[shard + 1]) for shard in shards), samples)
 
 
-def _mixing_of(places: Ints, order: Order, live_bytes: int | None) -> Mixing:
+def _mixing_of(places: Ints, order: Order) -> Mixing:
     shards = np.searchsorted(starts_of(order.counts), places, side="right") - 1
     batches = [shards[first : first + _BATCH] for first in range(0, max(1, len(shards) - _BATCH + 1), _BATCH)]
     return Mixing(
         same_shard=float((shards[1:] == shards[:-1]).mean()) if len(shards) > 1 else 0.0,
         displacement=_displacement(places - np.arange(len(places)), order),
         shards_per_batch=float(np.mean([len(np.unique(batch)) for batch in batches])),
-        live_bytes=live_bytes,
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webdataset.flow import PerItem, Resumable
 from webdataset.stages import Batched, Select
 
-from ._array_batches import ArrayBatches
-from ._read_planned import ReadPlanned
+if TYPE_CHECKING:
+    from ._read_planned import ReadPlanned
 
 
 def step_size(stages: Iterable[Any]) -> int:
-    """How many samples the first `batched` puts together, if only functions of one sample come before it.
+    """Return the batch size of the first `batched`, if only functions of one sample come before it; else 1.
 
     >>> from webdataset.stages import Map, Shuffle
     >>> step_size([Map(str), Batched(16)]), step_size([Map(str), Shuffle(10), Batched(16)])
@@ -29,7 +29,13 @@ def step_size(stages: Iterable[Any]) -> int:
 
 def reads_by_plan(stages: Sequence[Any]) -> bool:
     """Whether the first stage reads its part of a computed order."""
-    return bool(stages) and isinstance(stages[0], (ReadPlanned, ArrayBatches))
+    return bool(stages) and getattr(stages[0], "planned", None) is not None
+
+
+def plan_of(stages: Sequence[Any]) -> ReadPlanned | None:
+    """The first stage, if it reads its part of a computed order sample by sample."""
+    first: ReadPlanned | None = stages[0] if reads_by_plan(stages) else None
+    return first if first is not None and first.planned == "samples" else None
 
 
 def is_even_chain(stages: Sequence[Any]) -> bool:
@@ -37,17 +43,18 @@ def is_even_chain(stages: Sequence[Any]) -> bool:
     if not reads_by_plan(stages):
         return False
     others = [stage for stage in stages[1:] if not isinstance(stage, PerItem)]
-    return not others or (isinstance(stages[0], ReadPlanned) and len(others) == 1 and isinstance(others[0], Batched))
+    return not others or (plan_of(stages) is not None and len(others) == 1 and isinstance(others[0], Batched))
 
 
 def may_drop(stages: Sequence[Any]) -> bool:
-    """Whether a stage says of itself that it leaves samples out (a function may do so, too)."""
+    """Whether there is a stage whose purpose is to leave samples out (the function of `map` may do so, too)."""
     return not replaces(stages) and any(isinstance(stage, Select) for stage in stages)
 
 
 def replaces(stages: Sequence[Any]) -> bool:
     """Whether samples that are left out are replaced."""
-    return bool(stages) and isinstance(stages[0], ReadPlanned) and stages[0].replaces
+    plan = plan_of(stages)
+    return plan is not None and plan.replaces
 
 
 def count_items(stages: Iterable[Any], items: int) -> int | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Sample = dict[str, Any]
 Keys = Callable[[str], tuple[str | None, str | None]]
 
-# Endings that were met before are looked up; a shard whose endings never repeat must not fill the memory.
+# Endings that occurred before are looked up; a shard whose endings never repeat must not fill the memory.
 _MOST_ENDINGS = 1000
 
 
@@ -30,7 +30,7 @@ class Gathered(NamedTuple):
     offsets: list[int]
 
     def skip(self, count: int) -> int:
-        """Remove up to `count` samples from the front; how many are still to be skipped.
+        """Remove up to `count` samples from the front; return how many are still to be skipped.
 
         >>> Gathered([{}, {}], [0, 512]).skip(5)
         3
@@ -67,7 +67,7 @@ class Gatherer:
         earlier: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._url = url
-        self._earlier = earlier  # the names before the first member, for a reading that begins in the middle
+        self._earlier = earlier  # returns the names before the first member, if reading begins in the middle
         self._keys = keys
         self._lcase = lcase
         self._suffixes = suffixes
@@ -76,8 +76,8 @@ class Gatherer:
         self._own: Sample = {"__key__": None, "__url__": url}
         if local_path is not None:
             self._own["__local_path__"] = local_path
-        self._risen: list[str] = []  # the keys so far, joined, as long as they rise
-        self._seen: set[str] | None = None  # the keys so far, once they do not
+        self._risen: list[str] = []  # the keys so far, joined, as long as they are in rising order
+        self._seen: set[str] | None = None  # the keys so far, once they are not
         self._endings: dict[str, str] = {}  # what follows the first dot of ordinary names → field
         self._key: str | None = None
         self._sample: Sample = {}  # the one that is not finished yet,
@@ -85,14 +85,14 @@ class Gatherer:
         self._whole = False  # whether it will be yielded,
         self._held = 0  # and its bytes, which are counted in compressed shards only
 
-    def feed(self, run: Run, into: Gathered) -> None:
+    def feed(self, run: Run, gathered: Gathered) -> None:
         """Append the samples that these members finish.
 
-        When it raises (the handler did, or said stop: `EndOfStreamError`), what was finished before is in `into`.
+        If it raises (an error of the handler, or `EndOfStreamError`), the samples before are in `gathered`.
         """
         key, sample, begun, whole = self._key, self._sample, self._begun, self._whole
         endings, seen, data, blank = self._endings, self._seen, run.data, self._own.copy
-        samples, offsets = into
+        samples, offsets = gathered
         before, odd = len(samples), _has_odd_names(run.names)
         counted = len(sample)
         for name, offset, start, stop in zip(run.names, run.offsets, run.starts, run.stops, strict=True):
@@ -126,14 +126,14 @@ class Gatherer:
         if seen is None and len(samples) > before:
             self._risen.append("\0".join([finished["__key__"] for finished in samples[before:]]))
 
-    def finish(self, into: Gathered) -> None:
+    def finish(self, gathered: Gathered) -> None:
         """Append the last sample. Not to be called after an error: the sample may lack members."""
         if self._whole:
-            into.samples.append(self._sample)
-            into.offsets.append(self._begun)
+            gathered.samples.append(self._sample)
+            gathered.offsets.append(self._begun)
 
     def _split(self, name: str) -> tuple[Any, str | None]:
-        """Key and field; no key if the member belongs to no sample, no field if it is not to be kept."""
+        """Return key and field; no key if the member belongs to no sample, no field if it is not to be kept."""
         try:
             key, field = (None, None) if is_meta(name) else self._keys(name)
         except Exception as error:  # `keys` may be the user's
@@ -153,9 +153,9 @@ class Gatherer:
     def _may_begin(self, key: str, name: str, offset: int, samples: list[Sample]) -> bool:
         """Whether a key is new. If not, that is an error; if the handler accepts it, the members are left out.
 
-        A shard in rising order, which is what sorted names make, cannot have a key twice, so its keys are only noted
-        down. The set of them is built when a key is smaller than the one before: looking up 40,000 keys costs 0.4 µs
-        each. Only then a reading that begins in the middle has to know the keys before it.
+        A shard whose keys are in rising order, as sorted names are, cannot have a key twice, so its keys are only
+        collected. The set of them is built when a key is smaller than the one before, because looking up 40,000 keys
+        takes 0.4 µs each. Only then the keys before the start are needed, if reading began in the middle.
         """
         if self._seen is None:
             self._seen = {key for keys in self._risen for key in keys.split("\0")}
@@ -199,7 +199,7 @@ class Gatherer:
             seen.update(key for key, _ in map(self._split, names) if key is not None)
 
     def _leave_out(self, field: str | None, key: str, name: str, offset: int, *, whole: bool) -> None:
-        """A field that is not kept, or that the sample has already."""
+        """Handle a field that is not kept, or that the sample has already, which is an error."""
         if field is None:
             ending = str(self._keys(name)[1])
             field = "__key__" if (ending.lower() if self._lcase else ending) == "__key__" else None
@@ -208,6 +208,6 @@ class Gatherer:
 
 
 def _has_odd_names(names: list[str]) -> bool:
-    """Whether some of these names may be hidden or meta names; asked for all at once, that costs 0.02 µs per name."""
+    """Whether some of these names may be hidden or meta names; checking them all at once takes 0.02 µs per name."""
     joined = "\0".join(("", *names))
     return "\0__" in joined or "\0." in joined or "/." in joined

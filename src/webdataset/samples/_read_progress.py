@@ -30,8 +30,8 @@ class InShard(Progress):
         self.shard: ShardItem | None = None
         self._address: Json = None
         self.taken = 0
-        self._offsets = [UNKNOWN]  # of the samples at hand, and
-        self._before = 0  # how many were yielded before the first of those
+        self._offsets = [UNKNOWN]  # of the last sample and of those that are yielded next
+        self._before = 0  # how many samples were yielded before the first of these
 
     def open(self, shard: ShardItem) -> None:
         """Begin with a shard."""
@@ -40,13 +40,13 @@ class InShard(Progress):
         self._offsets, self._before = [UNKNOWN], 0
 
     def hold(self, offsets: list[int]) -> None:
-        """These are the offsets of the samples that are yielded next."""
+        """Set the offsets of the samples that are yielded next."""
         # The last one that was yielded stays first: the position is after it until the next one is yielded.
         last = self._offsets[self.taken - self._before - 1] if self.taken else UNKNOWN
         self._offsets, self._before = [last, *offsets], self.taken - 1
 
     def finish(self) -> None:
-        """Nothing of this shard is left."""
+        """End the shard: all its samples were yielded."""
         self.shard, self.taken = None, 0
 
     @property
@@ -60,11 +60,11 @@ class InShard(Progress):
         last = self.taken - 1
         if self.shard is None or last < 0:
             return None
-        # As Origin(…) in half the time; asked once per sample.
+        # The same as Origin(…) in half the time; this is called once per sample.
         return tuple.__new__(Origin, (self._address, last, self._offsets[last - self._before]))
 
     def save(self) -> Json:
-        """The shard without what only lives in this process (an open stream), and two numbers."""
+        """Return the shard without objects of this process (an open stream), and two numbers."""
         if self.shard is None:
             return None
         shard = {name: value for name, value in self.shard.items() if isinstance(value, str | int | float | None)}
@@ -72,7 +72,7 @@ class InShard(Progress):
         return {"shard": shard, "taken": self.taken, "offset": self.offset if self.taken else UNKNOWN}
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Become what was saved."""
+        """Go on from a saved progress."""
         if saved is None:
             return
         self.open({**saved["shard"], "url": url_from_json(saved["shard"]["url"])})
@@ -86,7 +86,7 @@ def offset_in(saved: Json) -> int:
 
 
 def as_shard(item: Any) -> ShardItem:
-    """A shard item in its one form.
+    """Return a shard item as a mapping.
 
     >>> as_shard("a.tar")
     {'url': 'a.tar'}

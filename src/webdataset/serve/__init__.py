@@ -5,16 +5,16 @@ come and go. There is no coordinator and no shared state: an item is determined 
 
     _make_steps         the items of any steps          _serve_worker       answers requests, on threads
     _item_cache         items shared by several jobs    _served_pipeline    what a worker serves, as trainers compare it
-    _messages           what is said                    _item_frames        items as frames, without pickle
-    _message_parts      large frames, in parts          _batch_memory       memory for them, used again
+    _messages           the messages                    _item_frames        items as frames, without pickle
+    _message_parts      large frames, in parts          _batch_memory       memory for them, which is reused
     _curve_keys         who may connect                 _serve_packages     the packages that this needs
     _fleet              answers of workers, in order    _remote_worker      one worker, as a trainer sees it
-    _worker_roster      who is there and alive
+    _worker_roster      which workers are connected and alive
     _connected_dataset  `connect`                       _ray_workers        workers as actors of Ray
     _shard_pipeline     the usual pipeline over shards  _watch_workers      what workers do, for a monitor
 Streams of arrays in the format of tensorcom, without order and checkpoints:
-    _tensorcom_connection   `Connection`, `TensorcomDataset`, `zconnect`, and what becomes of arrays
-    _stream_contents        what is in them             _message_rates      counts and rates
+    _tensorcom_connection   `Connection`, `TensorcomDataset`, `zconnect`, and conversions of arrays
+    _stream_contents        statistics and images of them   _message_rates  counts and rates
 """
 
 from ._connected_dataset import ConnectedDataset, connect

@@ -1,6 +1,6 @@
-"""Memory for the large arrays that come: used again as soon as no array refers to it.
+"""Memory for large arrays that are received: reused as soon as no array refers to it.
 
-Fresh memory of the system must be cleared first, which can take longer than to receive what is put there.
+New memory must be cleared by the system first, which can take longer than receiving the data.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class BatchMemory:
-    """Blocks of memory that are lent, and kept for later when they come back.
+    """Blocks of memory that are reused when no array refers to them any more.
 
     >>> memory = BatchMemory(limit=1 << 20)
     >>> first = memory.take(1000)
@@ -25,7 +25,7 @@ class BatchMemory:
     1000
 
     Args:
-        limit: how many bytes are kept for later.
+        limit: how many bytes are kept for reuse.
     """
 
     def __init__(self, limit: int) -> None:
@@ -34,20 +34,20 @@ class BatchMemory:
 
     @property
     def free_bytes(self) -> int:
-        """How many bytes are kept for later."""
+        """How many bytes are kept for reuse."""
         return sum(block.nbytes for block in list(self._free))
 
     def take(self, size: int) -> memoryview:
         """Memory of this size, with any content."""
-        block = self._kept(size)
+        block = self._find_free_block(size)
         if block is None:
             block = np.empty(size, np.uint8)
-        # Everything that is made of the memoryview keeps `lent` alive: slices, casts, arrays, tensors.
-        lent = block[:size]
-        weakref.finalize(lent, self._free.append, block).atexit = False
-        return memoryview(lent)  # type: ignore[arg-type]  # arrays are buffers since Python 3.12 only in name
+        # Everything that is made from the memoryview keeps `in_use` alive: slices, casts, arrays, tensors.
+        in_use = block[:size]
+        weakref.finalize(in_use, self._free.append, block).atexit = False
+        return memoryview(in_use)  # type: ignore[arg-type]  # arrays are buffers since Python 3.12 only in name
 
-    def _kept(self, size: int) -> np.ndarray | None:
+    def _find_free_block(self, size: int) -> np.ndarray | None:
         """A block that is large enough and not much larger."""
         found = None
         for _ in range(len(self._free)):

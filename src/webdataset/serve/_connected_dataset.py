@@ -26,7 +26,7 @@ from ._messages import Request
 from ._served_pipeline import Offer
 from ._worker_roster import FleetOptions, options_from
 
-# As many samples are asked for together as a plan looks up together.
+# As many samples are requested together as a plan looks up together.
 _SAMPLES_AT_A_TIME = 64
 # But not more bytes than this, if they are more than one step.
 _BYTES_AT_A_TIME = 8 << 20
@@ -64,8 +64,8 @@ def connect(
             is called again and again.
         keys: the file `trainer.key`, or its keys; needed for addresses that are not loopback.
         insecure: connect without keys.
-        patience: a worker that does not answer for so many seconds is asked no more until it does.
-        timeout: an error is raised after so many seconds without any answer; None waits for ever.
+        patience: a worker that does not answer for so many seconds gets no requests until it does.
+        timeout: an error is raised after so many seconds without any answer; None for no limit.
         buffer: how many bytes of items may be in flight.
         float16: send float32 arrays with half the bytes; they arrive rounded, as float32.
         zstd: compress at this level, for slow networks.
@@ -86,7 +86,7 @@ def connect(
 
 @dataclass(frozen=True)
 class Link:
-    """Where the workers are, how to talk to them, and what they serve. It has no connection, so it can be copied."""
+    """Addresses of workers, options, and what they serve. It has no connection, so it can be copied."""
 
     addresses: Any
     options: FleetOptions
@@ -99,7 +99,7 @@ class Link:
         return Fleet(self.addresses, self.options, self.offer, self.digest)
 
     def identity(self, batch: int) -> Identity:
-        """Of the pipeline, with batches of so many samples made after it."""
+        """The identity of the pipeline, with batches of so many samples made after it."""
         if self.offer.batch or batch == 1:
             return self.offer.identity
         with Fleet(self.addresses, self.options) as fleet:
@@ -107,7 +107,7 @@ class Link:
 
 
 class _Samples:
-    """As many samples as the workers have; they are not here."""
+    """The number of samples of the workers, in place of the samples."""
 
     def __init__(self, count: int) -> None:
         self.counts = [count]
@@ -117,10 +117,10 @@ class _Samples:
         return self.counts[0]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def where(self, number: int) -> Any:
-        """Not known here."""
+        """Raise an error: the workers have the index."""
         raise SpecError("where() needs the index, which the workers have", hint="ask the local pipeline")
 
 
@@ -138,15 +138,15 @@ class RemotePlan(ReadPlanned):
         return f"connect({self.link.offer.identity.stages[0]})"
 
     def order(self, during: Pass) -> Order:
-        """The number of samples is all that is known of the order here."""
+        """An order of the right length; only the workers have the rest."""
         return Order(self.dataset.counts, during.seed, during.epoch, 0)
 
     def start(self, during: Pass) -> PlanProgress:
-        """Nothing taken, everything left."""
+        """The progress before the first item."""
         return _RemoteProgress(during, self.order(during), self.batch, self.last)
 
     def run(self, items: Iterator[Any], at: PlanProgress, /) -> Iterator[Any]:
-        """The items of my steps, after those that were taken."""
+        """The items of this reader's steps, after those that were taken."""
         assert isinstance(at, _RemoteProgress)
         if not len(at.order):
             raise SpecError("No samples found in dataset", hint="check the shards that the workers serve")
@@ -154,10 +154,10 @@ class RemotePlan(ReadPlanned):
 
     def _receive(self, at: _RemoteProgress) -> Iterator[Any]:
         per_item = self.batch if self.link.offer.batch else 1
-        mine = at.during.world
+        reader = at.during.world
         last_turn = at.turns()
-        if mine.ranks == 1:
-            last_turn = min(last_turn, _turns_of_one_rank(at, mine.worker, mine.workers, self.batch))
+        if reader.ranks == 1:
+            last_turn = min(last_turn, _turns_of_one_rank(at, reader.worker, reader.workers, self.batch))
         with self.link.open() as fleet:
             for items in self._answers(fleet, at):
                 skipped, at.inside = at.inside, 0
@@ -166,12 +166,12 @@ class RemotePlan(ReadPlanned):
                     yield item
 
     def _answers(self, fleet: Fleet, at: _RemoteProgress) -> Iterator[list[Any]]:
-        """The answers to all requests. The first step says how large steps are, so how many are asked for together."""
-        mine, last = at.during.world, "pad" if at.during.world.ranks == 1 else self.last or "pad"
-        steps = at.remaining.steps(self.batch, mine.ranks, last).of_worker(mine.worker, mine.workers)
+        """The answers to all requests. The size of the first step decides how many are requested together."""
+        reader, last = at.during.world, "pad" if at.during.world.ranks == 1 else self.last or "pad"
+        steps = at.remaining.steps(self.batch, reader.ranks, last).of_worker(reader.worker, reader.workers)
         done, inside = divmod(at.taken, self.batch)
         at.inside = 0 if self.link.offer.batch else inside
-        together = max(1, _SAMPLES_AT_A_TIME // self.batch) if mine.workers == 1 else 1
+        together = max(1, _SAMPLES_AT_A_TIME // self.batch) if reader.workers == 1 else 1
         if together > 1:
             yield from fleet.ordered(self._requests(at, steps[done : done + 1], 1))
             done += 1
@@ -180,16 +180,16 @@ class RemotePlan(ReadPlanned):
         yield from fleet.ordered(self._requests(at, steps[done:], together))
 
     def _requests(self, at: _RemoteProgress, steps: range, together: int) -> Iterator[Request]:
-        """So many steps at a time; more than one only where they are consecutive."""
-        mine, link = at.during.world, self.link
+        """Requests of so many steps each; more than one step only if they are consecutive."""
+        reader, link = at.during.world, self.link
         for first in range(0, len(steps), together):
             some = steps[first : first + together]
             yield Request(
                 expects=link.digest,
                 epoch=at.during.epoch,
                 remaining=at.remaining,
-                rank=mine.rank,
-                ranks=mine.ranks,
+                rank=reader.rank,
+                ranks=reader.ranks,
                 batch=self.batch,
                 start=some[0],
                 stop=some[-1] + 1,
@@ -197,22 +197,22 @@ class RemotePlan(ReadPlanned):
             )
 
     def recall(self, origin: Json) -> Any:
-        """Not asked for: a stage that holds items counts them instead."""
+        """Never called: a stage that holds items counts them instead."""
         raise NotImplementedError
 
     def with_batch(self, batch: int) -> RemotePlan:
-        """The same with steps of so many samples."""
+        """The same plan with steps of so many samples."""
         return RemotePlan(self.link, batch)
 
 
 class _RemoteProgress(PlanProgress):
-    """Counts the samples in the items that came."""
+    """Counts the samples in the items that were received."""
 
     inside = 0  # how many items of the next answer were taken already
     _item = 1  # how many samples the last item has
 
     def note(self, samples: int) -> None:
-        """One more item."""
+        """Count one more item."""
         self._item = samples
         self.taken += samples
 
@@ -223,11 +223,11 @@ class _RemoteProgress(PlanProgress):
 
 
 class _CountedProgress(_RemoteProgress):
-    """For stages that hold items: an item has no origin that it could be made from alone, so the pass counts."""
+    """For pipelines with stages that hold items: a single item cannot be requested again, so items are counted."""
 
     @property
     def origin(self) -> Json:
-        """Not known."""
+        """None: a single item cannot be requested again."""
         return None
 
 
@@ -241,7 +241,7 @@ class _Stream(Resumable):
         return repr(self.plan)
 
     def start(self, during: Pass) -> Progress:
-        """Nothing taken."""
+        """The progress before the first item."""
         return _CountedProgress(during, self.plan.order(during), self.plan.batch, self.plan.last)
 
     def run(self, items: Iterator[Any], at: Any, /) -> Iterator[Any]:
@@ -249,7 +249,7 @@ class _Stream(Resumable):
         return self.plan.run(items, at)
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """Not asked for."""
+        """Never called: items have no origin."""
         raise NotImplementedError
 
 
@@ -279,7 +279,7 @@ class ConnectedDataset(Plannable, DataPipeline, FluidInterface):
             self.pipeline[0] = self._remote.with_batch(step_size(self.pipeline[1:]))
 
     def shuffle(self, size: int, *, buffer: bool = False, **kw: Any) -> Self:
-        """Shuffle what comes in a buffer; the plan's own order is the workers'."""
+        """Shuffle the received items in a buffer; the order of the plan is that of the workers."""
         return FluidInterface.shuffle(self, size, **kw)
 
     def _definition(self) -> Any:
@@ -289,11 +289,11 @@ class ConnectedDataset(Plannable, DataPipeline, FluidInterface):
         return replace(definition, stages=[_Stream(self._remote), *definition.stages[1:]])
 
     def _identity(self) -> Identity:
-        """That of the pipeline as if all of it ran here."""
-        mine = super()._identity()
+        """The identity of the pipeline as if all of it ran in this process."""
+        reader = super()._identity()
         served = self._remote.link.identity(self._remote.batch)
-        seeds = (*(served.inner_seeds or ()), *(mine.inner_seeds or ()))
-        return Identity(self.seed, (*served.stages, *mine.stages[1:]), seeds)
+        seeds = (*(served.inner_seeds or ()), *(reader.inner_seeds or ()))
+        return Identity(self.seed, (*served.stages, *reader.stages[1:]), seeds)
 
     def _source_items(self) -> int | None:
         offer, ranks = self._remote.link.offer, world.current().ranks

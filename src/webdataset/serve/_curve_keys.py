@@ -1,7 +1,7 @@
-"""Keys of CURVE, ZeroMQ's encryption: who may connect, and who is believed.
+"""Keys of CURVE, ZeroMQ's encryption, for workers and trainers.
 
-A worker has a key pair of its own and knows the public key of its trainers; a trainer has a key pair and knows the
-public key of its workers. Two files hold these: `worker.key` and `trainer.key`.
+A worker has a key pair of its own and the public key of its trainers; a trainer has a key pair and the public key of
+its workers. Two files hold these: `worker.key` and `trainer.key`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def as_keys(keys: str | Path | Keys | None) -> Keys | None:
 
 
 def check_address(address: str, keys: Keys | None, *, insecure: bool) -> None:
-    """Refuse an address that is not one, and one that others can reach without keys.
+    """Refuse malformed addresses, and those that other machines can reach without keys.
 
     >>> check_address("tcp://0.0.0.0:7880", None, insecure=False)
     Traceback (most recent call last):
@@ -99,20 +99,20 @@ def _is_loopback(host: str) -> bool:
 
 
 def as_worker(socket: Any, keys: Keys) -> None:
-    """Let a socket that binds ask for keys."""
+    """Set the keys of a socket that binds: it accepts connections with keys only."""
     socket.curve_server = True
     socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
     socket.zap_domain = b"webdataset"
 
 
 def as_trainer(socket: Any, keys: Keys) -> None:
-    """Let a socket that connects show its key, and ask for the worker's."""
+    """Set the keys of a socket that connects: its own, and that which the worker must have."""
     socket.curve_serverkey = keys.other.encode()
     socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
 
 
 def answer_zap(socket: Any, keys: Keys) -> None:
-    """Answer one question of ZeroMQ (RFC 27) whether a peer may connect: the trainers' key may, no other."""
+    """Answer one request of ZeroMQ (RFC 27) whether a peer may connect: only with the trainers' key."""
     from zmq.utils import z85
 
     version, number, *_, credentials = socket.recv_multipart()

@@ -1,7 +1,7 @@
-"""`Fleet`: all workers of a trainer. Requests go in, answers come out in the order of the requests.
+"""`Fleet`: all workers of a trainer. In: requests. Out: answers, in the order of the requests.
 
-Requests in flight are bounded: for each worker by what it can make at a time, in all by their bytes. A worker that is
-gone, silent, faulty or late loses its requests to others. Which worker makes an item does not change the item.
+Open requests are limited: for each worker by the number that it makes at a time, for all by their bytes. The requests
+of a worker that is disconnected, silent, faulty or late are sent to others. An item is the same from any worker.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ._worker_roster import TICK_MS, Deadline, Roster
 
 # A request is late when it takes so many times as long as usual, and at least so many seconds.
 _LATE_FACTOR, _LATE_SECONDS = 4.0, 1.0
-# So many times as many requests are open as workers have at a time: a worker goes on while a slower one makes what
-# comes next. 4 instead of 1 halves the time that trainers wait (benchmarks/serve.py --simulate).
+# So many times as many requests are open as workers have at a time: a worker continues while a slower one makes the
+# next item. 4 instead of 1 halves the time that trainers wait (benchmarks/serve.py --simulate).
 _AHEAD = 4
 
 
 @dataclass(eq=False)
 class _Slot:
-    """A request, who was asked, and what came of it."""
+    """A request, the workers that it was sent to, and its result."""
 
     request: Request
-    at: list[RemoteWorker] = field(default_factory=list)
+    workers: list[RemoteWorker] = field(default_factory=list)
     failed_at: set[str] = field(default_factory=set)
     items: list[Any] | None = None
     error: Exception | None = None
@@ -45,7 +45,7 @@ class _Slot:
 
 
 class Fleet(Roster):
-    """All workers of a trainer: requests go in, answers come out in the order of the requests."""
+    """All workers of a trainer. In: requests. Out: answers, in the order of the requests."""
 
     def __init__(self, *args: Any) -> None:
         self._slots: dict[int, _Slot] = {}
@@ -74,7 +74,7 @@ class Fleet(Roster):
                     self._next += 1
             if first == self._next and not more:
                 return
-            self._talk(0)
+            self._exchange_messages(0)
             self._assign()
             if self._slots and not self._slots[first].is_done:
                 self._wait_for(first)
@@ -90,8 +90,8 @@ class Fleet(Roster):
         deadline = Deadline(self._options.timeout)
         last = len(self._slots)
         while not self._slots[first].is_done:
-            self._talk(TICK_MS)
-            self._check_lives()
+            self._exchange_messages(TICK_MS)
+            self._check_workers()
             self._ask_again_if_late(first)
             self._assign()
             done = sum(slot.is_done for slot in self._slots.values())
@@ -101,49 +101,53 @@ class Fleet(Roster):
                 raise self._no_answer()
 
     def _has_room(self) -> bool:
-        """Whether one more request may be open: a multiple of what is asked for at a time, and `buffer` bytes."""
+        """Whether one more request may be open: limits are a multiple of what workers may have, and `buffer` bytes."""
         ready = self._ready()
-        most = _AHEAD * sum(map(_credit, ready)) if self._sizes else 2 * len(ready)
+        most = _AHEAD * sum(map(_most_requests, ready)) if self._sizes else 2 * len(ready)
         held = sum(slot.request.steps for slot in self._slots.values()) * self._bytes_of_a_step()
         return len(self._slots) < max(1, most) and (len(self._slots) < 2 or held < self._options.buffer)
 
     def _bytes_of_a_step(self) -> float:
         return sum(size for size, _ in self._sizes) / max(1, sum(steps for _, steps in self._sizes))
 
-    # --- who is asked ---------------------------------------------------------------------------------------------
+    # --- which worker gets a request ------------------------------------------------------------------------------
 
     def _assign(self) -> None:
-        """Ask for what is not being made, the earliest first, the worker with the fewest requests first."""
+        """Send the requests that no worker has, the earliest first, to the workers with the fewest requests."""
         for number, slot in self._slots.items():
-            if slot.is_done or slot.at:
+            if slot.is_done or slot.workers:
                 continue
             if not self._ask(number, slot):
                 return
 
     def _ask(self, number: int, slot: _Slot) -> bool:
-        able = [worker for worker in self._ready() if len(worker.asked) < _credit(worker) and worker not in slot.at]
-        able.sort(key=lambda worker: (worker.address in slot.failed_at, len(worker.asked) / _credit(worker)))
+        able = [
+            worker
+            for worker in self._ready()
+            if len(worker.asked) < _most_requests(worker) and worker not in slot.workers
+        ]
+        able.sort(key=lambda worker: (worker.address in slot.failed_at, len(worker.asked) / _most_requests(worker)))
         for worker in able:
             if worker.ask(number, slot.request):
-                slot.at.append(worker)
+                slot.workers.append(worker)
                 return True
         return False
 
     def _ask_again_if_late(self, first: int) -> None:
-        """If what comes next is late, ask another worker too, and expect less of the late one."""
+        """If the next answer is late, send its request to another worker too, and give the late one fewer requests."""
         slot, now = self._slots[first], time.monotonic()
         usual = sum(self._spans) / len(self._spans) if self._spans else self._options.patience
-        for worker in slot.at:
+        for worker in slot.workers:
             since = now - worker.asked.get(first, now)
-            if since > max(_LATE_SECONDS, _LATE_FACTOR * usual) and len(slot.at) < 2 and self._ask(first, slot):
+            if since > max(_LATE_SECONDS, _LATE_FACTOR * usual) and len(slot.workers) < 2 and self._ask(first, slot):
                 worker.is_slow = True
                 return
 
     def _answered(self, worker: RemoteWorker, answer: Answer) -> None:
         asked, slot = worker.asked.pop(answer.number, None), self._slots.get(answer.number)
-        if asked is None:  # it was given up
+        if asked is None:  # the request was taken back
             return
-        if slot is None or slot.is_done:  # another worker was quicker
+        if slot is None or slot.is_done:  # another worker was faster
             worker.is_slow = False
             return
         if answer.kind == b"made":
@@ -152,8 +156,8 @@ class Fleet(Roster):
             self._sizes.append((answer.size, slot.request.steps))
             worker.is_slow = False
             return
-        if worker in slot.at:
-            slot.at.remove(worker)
+        if worker in slot.workers:
+            slot.workers.remove(worker)
         if answer.kind == b"refused":
             worker.offer, worker.standing, worker.reason, worker.tried = None, Standing.SILENT, "it changed", 0.0
             self._take_back(worker)
@@ -163,15 +167,15 @@ class Fleet(Roster):
                 slot.error = _as_error(answer.header, worker.address)
 
     def _take_back(self, worker: RemoteWorker, numbers: set[int] | None = None) -> None:
-        """Let others make what this worker was asked for."""
+        """Give the requests of this worker to others."""
         worker.forget_asked(numbers)
         for number, slot in self._slots.items():
-            if worker in slot.at and (numbers is None or number in numbers):
-                slot.at.remove(worker)
+            if worker in slot.workers and (numbers is None or number in numbers):
+                slot.workers.remove(worker)
 
 
-def _credit(worker: RemoteWorker) -> int:
-    """How many requests a worker may have at a time: twice what it makes at a time, so that it never waits."""
+def _most_requests(worker: RemoteWorker) -> int:
+    """The limit of requests of a worker: twice the number that it makes at a time, so that it never waits."""
     return 1 if worker.is_slow or worker.offer is None else 2 * max(1, min(worker.offer.threads, 256))
 
 
@@ -190,7 +194,7 @@ def _decoded(answer: Answer, request: Request) -> list[Any]:
 
 
 def _as_error(header: dict[str, Any], address: str) -> Exception:
-    """The error of a worker, as one of the same class here."""
+    """An error of the class that the error of the worker had."""
     name, what = str(header.get("class")), str(header.get("what"))
     found = getattr(errors, name, None)
     simple = (

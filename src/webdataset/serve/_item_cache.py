@@ -1,4 +1,4 @@
-"""A bounded cache of made items: jobs that read the same epoch share every decode, also one that is under way."""
+"""A bounded cache of made items: jobs that read the same epoch share every decode, also one that is still running."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Made:
-    """Encoded items: their tree in msgpack and their frames, and how many bytes these have."""
+    """Encoded items: their tree in msgpack and their frames, and the size of these in bytes."""
 
     frames: list[Any]
     size: int
 
 
 class MadeItems:
-    """The items that were made last, up to so many bytes.
+    """The items that were used last, up to so many bytes.
 
     >>> cache = MadeItems(limit=10)
     >>> cache.get(b"a", lambda: Made([], 6)).size, cache.hits
@@ -38,7 +38,7 @@ class MadeItems:
         self.hits = 0
 
     def get(self, key: bytes, make: Callable[[], Made]) -> Made:
-        """The items of a key: kept, or being made by another thread, or made now."""
+        """The items of a key: from the cache, from another thread that is making them, or made now."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -46,21 +46,21 @@ class MadeItems:
                 return self._kept[key]
             future = self._under_way.get(key)
             if future is None:
-                mine = self._under_way[key] = Future()
+                own_future = self._under_way[key] = Future()
         if future is not None:
             made = future.result()
             with self._lock:
                 self.hits += 1
             return made
-        return self._make(key, make, mine)
+        return self._make(key, make, own_future)
 
-    def _make(self, key: bytes, make: Callable[[], Made], mine: Future[Made]) -> Made:
+    def _make(self, key: bytes, make: Callable[[], Made], own_future: Future[Made]) -> Made:
         try:
             made = make()
         except BaseException as error:
             with self._lock:
                 del self._under_way[key]
-            mine.set_exception(error)
+            own_future.set_exception(error)
             raise
         with self._lock:
             del self._under_way[key]
@@ -69,5 +69,5 @@ class MadeItems:
                 self.size += made.size
             while self.size > self._limit:
                 self.size -= self._kept.popitem(last=False)[1].size
-        mine.set_result(made)
+        own_future.set_result(made)
         return made

@@ -3,9 +3,9 @@
     tree = None, bool, int, float, str, bytes, or [tag, …]
     tags   list [trees]   tuple [trees]   dict [[key, tree], …]   bytes n   int "digits"
            array n   tensor n   scalar n      frames n and n + 1 are tenbin's header and data
-           raw dtype shape n                  a NumPy type that tenbin does not know: text, dates, complex numbers
+           raw dtype shape n                  a NumPy type without a tenbin code: text, dates, complex numbers
 
-What is not in this list cannot be sent. What comes in is checked against it, and against its own sizes.
+Other types cannot be sent. Received trees are checked: their tags, and the sizes of their frames.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from webdataset.redact import redacted
 Buffer = Any
 Tree = Any
 
-# Bytes up to this size travel in the tree.
+# Bytes up to this size are sent in the tree.
 _INLINE = 4096
 # Items are nested this deep at most.
 _DEPTH = 32
@@ -39,10 +39,10 @@ _LARGEST = 2**63
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """How arrays travel.
+    """How arrays are sent.
 
     Attributes:
-        float16: float32 arrays are sent with half the bytes, and are float32 again when they arrive: rounded.
+        float16: float32 arrays are sent as float16, and converted back: their values are rounded.
         zstd: compress frames at this level; 0 does not compress.
     """
 
@@ -66,13 +66,13 @@ def encode_item(item: Any, options: WireOptions | None = None) -> tuple[Tree, li
 
 
 def decode_item(tree: Tree, frames: Sequence[Buffer], options: WireOptions | None = None) -> Any:
-    """The item again. Arrays use the memory of the frames.
+    """Decode an item. Arrays use the memory of the frames.
 
     >>> decode_item(*encode_item(("a", b"b", np.arange(3, dtype="u4"))))
     ('a', b'b', array([0, 1, 2], dtype=uint32))
 
     Raises:
-        FormatError: what came is not an item.
+        FormatError: the data are not an item.
     """
     try:
         return _Reader(frames, options or WireOptions()).item(tree, 0)
@@ -170,7 +170,7 @@ class _Reader:
             parts = [self.item(part, depth + 1) for part in rest[0]]
             return tuple(parts) if tag == "tuple" else parts
         if tag == "dict":
-            return {_scalar(key): self.item(value, depth + 1) for key, value in rest[0]}
+            return {_check_key(key): self.item(value, depth + 1) for key, value in rest[0]}
         if tag == "half":
             half = self.item(rest[0], depth + 1)
             return half.float() if hasattr(half, "float") else half.astype(np.float32)
@@ -214,7 +214,7 @@ class _Reader:
 
 
 def _from_memory(data: Buffer, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array in the memory of a frame; a copy where that memory is read-only or not aligned."""
+    """An array in the memory of a frame; a copy if that memory is read-only or not aligned."""
     view = memoryview(data).cast("B")
     if math.prod(shape) * dtype.itemsize != view.nbytes:
         raise FormatError(f"not an item: an array of shape {shape} and type {dtype} has {view.nbytes:,} bytes")
@@ -224,14 +224,14 @@ def _from_memory(data: Buffer, dtype: np.dtype[Any], shape: tuple[int, ...]) -> 
     return array if array.flags.writeable and array.flags.aligned else array.copy()
 
 
-def _scalar(key: Tree) -> Any:
+def _check_key(key: Tree) -> Any:
     if isinstance(key, list):
         raise FormatError("not an item: a key is a list")
     return key
 
 
 def _compress(data: Buffer, level: int) -> bytes:
-    """One byte that says whether the rest is compressed, and the rest."""
+    """Encode data as one byte, 1 if the rest is compressed, and the rest."""
     view = memoryview(data).cast("B")
     if view.nbytes >= _COMPRESSED_FROM:
         packed: bytes = load_zstd("to compress what is sent").compress(view, level)

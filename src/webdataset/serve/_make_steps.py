@@ -1,4 +1,4 @@
-"""The items of any steps of an indexed pipeline, made on request and without a state.
+"""Make the items of any steps of an indexed pipeline, without state between requests.
 
 An item is determined by the pipeline's seed, the epoch, what remained of it when the rank began, the rank, and the
 step. So a worker runs the pipeline itself from that step on. There is no second implementation that could differ.
@@ -118,16 +118,16 @@ class StepMaker:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class _PlanUpTo(ReadPlanned):
-    """A plan whose reader ends after some of its positions.
+    """A plan whose reader ends before position `stop`.
 
-    It is not asked for more unless a stage after it has dropped a sample.
+    A stage reads past that position only if a stage after the plan has dropped a sample.
     """
 
     stop: int = 0
     _begun: list[_ProgressUpTo] = field(default_factory=list)
 
     def dropped(self, taken: int, samples: int) -> bool:
-        """Whether stages dropped a sample before they yielded an item that ends with this position.
+        """Whether a stage dropped a sample before it yielded an item that ends at this position.
 
         In the last step of an epoch that changes nothing else: no batch comes after it.
         """
@@ -137,12 +137,12 @@ class _PlanUpTo(ReadPlanned):
         return not is_last and (at.taken != taken or at.ended)
 
     def start(self, during: Pass) -> PlanProgress:
-        """Nothing taken."""
+        """The progress before the first item."""
         self._begun.append(_ProgressUpTo(self.stop, during, self.order(during), self.batch, self.last))
         return self._begun[-1]
 
     def run(self, items: Iterator[Any], at: PlanProgress, /) -> Iterator[Any]:
-        """My positions, up to the last one."""
+        """The positions of this reader, up to the last one."""
         assert isinstance(at, _ProgressUpTo)
         for sample in super().run(items, at):
             yield sample
@@ -152,14 +152,14 @@ class _PlanUpTo(ReadPlanned):
 
 
 class _ProgressUpTo(PlanProgress):
-    ended = False  # a stage asked for more than there was
+    ended = False  # a stage read past the last position
 
     def __init__(self, stop: int, *args: Any) -> None:
         super().__init__(*args)
         self._stop = stop
 
     def turns(self) -> int:
-        """As many as were asked for: no sample after them is read."""
+        """The number of positions up to `stop`: no sample after them is read."""
         return min(super().turns(), self._stop)
 
 
@@ -168,7 +168,7 @@ def _identity(dataset: DataPipeline) -> Identity:
 
 
 def _check(dataset: Any) -> ReadPlanned:
-    """Refuse what cannot be asked for a step."""
+    """Refuse a pipeline that cannot make a single step."""
     if not isinstance(dataset, DataPipeline):
         raise SpecError(f"expected a dataset, got {dataset!r:.60}", hint="return it from the function that is served")
     plan = dataset.plan if isinstance(dataset, Plannable) else None

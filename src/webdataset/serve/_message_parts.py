@@ -1,7 +1,7 @@
-"""Large frames travel in parts, each a message of its own.
+"""Large frames are sent in parts, each a message of its own.
 
-ZeroMQ delivers a message when all of it has come, in fresh memory. A part is copied into memory that is used again
-while it is still in the cache of the CPU and the next ones are on their way, and each is a sign of life.
+ZeroMQ delivers a message when all of it has arrived, in new memory. A part is copied into memory that is reused while
+it is still in the cache of the CPU and the next parts are being sent, and each part shows that the worker is alive.
 
     [made, {…, parts: [[2, 77070336]]}, frame 0, frame 1, nothing for frame 2]
     [part number 2 0, data]   [part number 2 524288, data]   …
@@ -20,7 +20,7 @@ from ._messages import Frames, pack
 
 # The data of a part, in bytes. Frames that are not larger stay in their message.
 PART = 1 << 19
-# What all parts of an answer have, in bytes.
+# The limit of all parts of an answer, in bytes.
 LARGEST_ANSWER = 1 << 32
 # The first frame of a part: the word, the number of the request, the number of the frame, and the offset in it.
 _PLACE = struct.Struct("<4sqqq")
@@ -47,15 +47,15 @@ def is_part(first: Any) -> bool:
 
 
 class Parts:
-    """A message whose large frames are coming.
+    """A message whose large frames are being received.
 
     Args:
-        header: of the message; it says which frames come in parts, and their sizes.
+        header: of the message; it has the numbers and sizes of the frames that are sent in parts.
         frames: of the message.
         memory: where large frames are put.
 
     Raises:
-        FormatError: what the header says is not possible.
+        FormatError: the header is invalid.
     """
 
     def __init__(self, header: dict[str, Any], frames: Frames, memory: BatchMemory) -> None:
@@ -77,11 +77,11 @@ class Parts:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all parts have come."""
+        """Whether all parts were received."""
         return self._next is None
 
     def place(self, first: bytes) -> Any:
-        """The memory for the data of the part that comes next, which must be the one with this first frame.
+        """The memory for the data of the next part, which must be the one with this first frame.
 
         Raises:
             FormatError: it is another one.
@@ -94,7 +94,7 @@ class Parts:
 
 
 def _is_size(value: Any, frames: int) -> bool:
-    """Whether this is the number of a frame and its size."""
+    """Whether a value is the number of a frame and its size."""
     if not isinstance(value, list) or [type(each) for each in value] != [int, int]:
         return False
     number, size = value

@@ -1,4 +1,4 @@
-"""How many messages, samples and bytes went through a connection, and how fast."""
+"""How many messages, samples and bytes were sent or received over a connection, and how fast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Statistics:
         self.messages = self.count = self.size = 0
 
     def add(self, samples: int = 1, size: int = 0) -> None:
-        """One more message."""
+        """Count one more message."""
         self.messages, self.count, self.size = self.messages + 1, self.count + samples, self.size + size
         self._recent.append((self._clock(), samples, size))
 
@@ -45,14 +45,14 @@ class Statistics:
         return self._recently(2)
 
     def summary(self) -> str:
-        """All of it in a line."""
+        """All counts and rates in one line."""
         return (
             f"{self.messages} messages, {self.count} samples, {self.recent_rate():.1f} samples/s, "
             f"{self.recent_throughput() / 1e6:.1f} MB/s (all: {self.rate():.1f}, {self.throughput() / 1e6:.1f})"
         )
 
     def is_due(self, every: float) -> bool:
-        """Whether so many seconds went by since this was last true."""
+        """Whether at least so many seconds have passed since this was last true."""
         if self._clock() - self._reported < every:
             return False
         self._reported = self._clock()

@@ -1,4 +1,4 @@
-"""What trainers and workers say to each other: a kind, a header in msgpack, and frames.
+"""The messages of trainers and workers: a kind, a header in msgpack, and frames.
 
     trainer → worker    hello, make, ping, bye
     worker → trainer    offer, made, part, failed, refused, busy, pong
@@ -87,7 +87,7 @@ class Request:
         batch: how many samples of a step are this rank's.
         start: the first step, counted from the beginning of what remained.
         stop: the step after the last.
-        wire: how arrays travel.
+        wire: how arrays are sent.
     """
 
     expects: str
@@ -102,17 +102,17 @@ class Request:
 
     @property
     def steps(self) -> int:
-        """How many."""
+        """The number of steps."""
         return self.stop - self.start
 
     def to_json(self) -> dict[str, Json]:
-        """As a header."""
+        """The request as a header."""
         header = {name: getattr(self, name) for name in ("expects", "epoch", "rank", "ranks", "batch", "start", "stop")}
         return header | {"remaining": self.remaining.to_json(), "wire": asdict(self.wire)}
 
     @classmethod
     def from_json(cls, header: dict[str, Any]) -> Self:
-        """The request again.
+        """Parse a request.
 
         Raises:
             FormatError: it is not a request.

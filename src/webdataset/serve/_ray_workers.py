@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from webdataset.optional import require
 from webdataset.pipeline import DataPipeline
+from webdataset.stores import Closing
 
 from ._curve_keys import Keys, as_keys
 from ._serve_worker import Worker
 
 
-class RayWorkers:
+class RayWorkers(Closing):
     """Workers that Ray runs; `connect(workers.addresses)` reads from them.
 
-    Ray restarts an actor that dies, at another port. `addresses` asks for the ports again, so `connect` should get the
-    method itself, not its result.
+    Ray restarts an actor that dies, at another port. `addresses` requests the ports again, so pass the method itself to
+    `connect`, not its result.
     """
 
     def __init__(self, actors: list[Any]) -> None:
         self._actors = actors
 
     def addresses(self) -> list[str]:
-        """Where the workers that run now listen."""
+        """The addresses of the workers that run now."""
         ray = _load_ray()
         asked = [actor.address.remote() for actor in self._actors]
         ready, _ = ray.wait(asked, num_returns=len(asked), timeout=30)
@@ -43,12 +44,6 @@ class RayWorkers:
             ray.kill(actor)
         self._actors = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class _Actor:
     """A worker in a process of Ray."""
@@ -59,7 +54,7 @@ class _Actor:
         self._worker = Worker(make, f"tcp://{host}:*", keys=keys, **options).start()
 
     def address(self) -> str:
-        """Where it listens."""
+        """The address at which it listens."""
         return self._worker.address
 
 

@@ -1,4 +1,4 @@
-"""One worker as a trainer sees it: its socket, what it offered, what it was asked for, and whether it is alive."""
+"""The trainer's side of one worker: its socket, its offer, its open requests, and whether it is alive."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from ._served_pipeline import Offer
 logger = logging.getLogger(__name__)
 
 # A worker that is not ready gets a new socket after some time, twice as long each time, up to so many times as long:
-# ZeroMQ itself gives up a connection whose other end once spoke another protocol, and waits long for one that was cut.
+# ZeroMQ itself abandons a connection whose other end once used another protocol, and waits long for a broken one.
 _REOPEN_FACTOR = 8
-# How long to wait for the next part of an answer before other workers are looked after.
+# How long to wait for the next part of an answer before messages of other workers are read.
 _NEXT_PART_MS = 1
-# So many handshakes with keys that end without a word, one after the other, are not a worker that is being killed.
+# After so many handshakes with keys in a row that fail without a reason, the keys are wrong: a worker that is being
+# killed causes fewer.
 _SURE_OF_REFUSAL = 5
 
 
 class Standing(Enum):
-    """Whether a worker is asked."""
+    """Whether a worker gets requests."""
 
     SILENT = "has not answered"
     READY = "is ready"
@@ -39,7 +40,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a worker said about a request."""
+    """The answer of a worker to a request."""
 
     kind: bytes
     number: int
@@ -54,12 +55,12 @@ class RemoteWorker:
 
     Attributes:
         address: where it listens.
-        standing: whether it is asked.
-        reason: why it is not.
-        offer: what it serves, once it has said so.
+        standing: whether it gets requests.
+        reason: why it gets none.
+        offer: what it serves; None before it has sent its offer.
         asked: the requests that it has not answered, and when they were sent.
-        is_slow: it is asked for one thing at a time, until it has answered.
-        refusals: handshakes that failed since the last one that did not.
+        is_slow: it gets one request at a time, until it has answered.
+        refusals: handshakes that failed since the last one that succeeded.
     """
 
     address: str
@@ -71,20 +72,20 @@ class RemoteWorker:
     is_slow: bool = False
     refusals: int = 0
     pinged: float = 0.0  # when the oldest ping without an answer was sent
-    tried: float = 0.0  # when anything was last sent to find out whether it is there
+    tried: float = 0.0  # when a hello or ping was last sent
     stats: dict[str, Any] = field(default_factory=dict)
     socket: Any = None
     monitor: Any = None
     _pings: dict[int, int] = field(default_factory=dict)
     _numbers: Any = field(default_factory=itertools.count)
-    _coming: tuple[Answer, Parts] | None = None  # an answer whose parts are coming
+    _receiving: tuple[Answer, Parts] | None = None  # an answer whose parts are being received
     _has_keys: bool = False
     _opened: float = 0.0
     _reopened: int = 0  # how many times since it was ready
-    _told: str = ""  # why it was refused last
+    _logged_reason: str = ""  # the last reason for refusing it that was logged
 
     def open(self, context: Any, keys: Keys | None) -> None:
-        """Begin to connect; that goes on in the background."""
+        """Begin to connect; ZeroMQ continues in the background."""
         zmq = load_zmq()
         self._opened = time.monotonic()
         self.socket = context.socket(zmq.DEALER)
@@ -93,7 +94,7 @@ class RemoteWorker:
             as_trainer(self.socket, keys)
         self.socket.linger = 0
         self.socket.immediate = 1  # nothing is sent before there is a connection
-        self.socket.rcvhwm = 4  # parts: what waits stays in the cache of the CPU, and its memory is used again
+        self.socket.rcvhwm = 4  # parts: the waiting ones stay in the cache of the CPU, and their memory is reused
         self.socket.rcvtimeo = _NEXT_PART_MS
         self.socket.maxmsgsize = LARGEST_HEADER
         self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = 50, 500
@@ -111,32 +112,32 @@ class RemoteWorker:
             raise SpecError(f"cannot connect to {self.address}: {error}", hint="for example tcp://host:7880") from error
 
     def is_due_to_reopen(self, after: float) -> bool:
-        """Whether it is time to try with a new socket: it was not ready for so many seconds, or a multiple of them."""
+        """Whether it needs a new socket: it was not ready for so many seconds, or a multiple of them."""
         after *= min(2**self._reopened, _REOPEN_FACTOR)
         return self.standing is not Standing.READY and time.monotonic() - self._opened > after
 
     def reopen(self, context: Any, keys: Keys | None) -> None:
-        """Connect again, with a new socket; what was asked for must have been taken back."""
+        """Connect again, with a new socket; its requests must have been taken back."""
         self._close_socket(linger=0)
         self.forget_asked()
-        self._coming = None
+        self._receiving = None
         self.offer, self.tried, self._reopened = None, 0.0, self._reopened + 1
         self.open(context, keys)
 
     def welcome(self, offer: Offer, digest: str) -> None:
-        """It has said what it serves, and that is right."""
+        """Accept its offer: it is ready."""
         self.offer, self.digest = offer, digest
         self.standing, self.reason, self._reopened = Standing.READY, "", 0
 
     def ask(self, number: int, request: Request) -> bool:
-        """Ask for steps; False if there is no connection."""
+        """Send a request; False if there is no connection."""
         if not self.send(b"make", {**request.to_json(), "number": number}):
             return False
         self.asked[number] = time.monotonic()
         return True
 
-    def find_out(self, batch: int = 1) -> None:
-        """Ask whether it is there: what it offers if that is not known, else a ping."""
+    def send_ping(self, batch: int = 1) -> None:
+        """Send a hello, or a ping if its offer is known."""
         self.tried = time.monotonic()
         number = next(self._numbers)
         kind = b"hello" if self.offer is None else b"ping"
@@ -146,7 +147,7 @@ class RemoteWorker:
             self.pinged = self.pinged or self.tried
 
     def send(self, kind: bytes, header: dict[str, Any]) -> bool:
-        """Send; False if there is no connection."""
+        """Send a message; False if there is no connection."""
         zmq = load_zmq()
         try:
             self.socket.send_multipart(pack(kind, header), flags=zmq.NOBLOCK)
@@ -155,31 +156,31 @@ class RemoteWorker:
         return True
 
     def receive(self, memory: BatchMemory) -> Answer | None:
-        """The next answer, if all of it is there. Its large frames are put into `memory`.
+        """The next answer, if all of it has arrived. Its large frames are stored in `memory`.
 
         Raises:
-            FormatError: it is not one.
+            FormatError: the message is not an answer.
         """
         while (message := self._next_message()) is not None:
             self.pinged = 0.0
             if message:
                 kind, header, frames = unpack(message)
                 (number,) = checked(header, number=int)
-                # What was coming before was cut with its connection, and is lost.
+                # An earlier answer that was being received was lost with its connection.
                 parts = Parts(header, frames, memory)
                 answer = Answer(kind, number, header, parts.frames, parts.size + sum(part.nbytes for part in message))
-                self._coming = answer, parts
-            if self._coming is not None and self._coming[1].is_complete:
-                answer, self._coming = self._coming[0], None
+                self._receiving = answer, parts
+            if self._receiving is not None and self._receiving[1].is_complete:
+                answer, self._receiving = self._receiving[0], None
                 return answer
         return None
 
     def _next_message(self) -> list[Any] | None:
-        """The next message; empty if it is a part, which is put where it belongs; None if there is none."""
+        """The next message; empty if it was a part, which is stored in its frame; None if there is no message."""
         zmq = load_zmq()
         try:
-            # The next part follows soon; to wait for it here costs less than to look after all workers first.
-            first = self.socket.recv(zmq.NOBLOCK if self._coming is None else 0)
+            # The next part follows soon: waiting for it costs less than polling all workers first.
+            first = self.socket.recv(zmq.NOBLOCK if self._receiving is None else 0)
         except zmq.Again:
             return None
         try:
@@ -193,17 +194,17 @@ class RemoteWorker:
                 self.socket.recv()
 
     def _take_part(self, first: bytes) -> None:
-        if self._coming is None:  # the rest of an answer that was cut
+        if self._receiving is None:  # the rest of an answer that was lost with its connection
             return
-        target = self._coming[1].place(first)
+        target = self._receiving[1].place(first)
         if not self.socket.get(load_zmq().RCVMORE) or self.socket.recv_into(target) != target.nbytes:
             raise FormatError("a part has another size than the frame needs")
 
     def answered_ping(self, answer: Answer) -> list[int]:
-        """Note an answer to a ping; returns the requests that the worker has lost.
+        """Process the answer to a ping; returns the requests that the worker has lost.
 
-        What a worker sends comes in order. A request that was sent before the ping, that has no answer when the ping
-        has, and that the worker does not hold, was lost with an earlier connection.
+        Messages of a worker arrive in order. A request that was sent before the ping, that has no answer when the ping
+        has one, and that the worker does not hold, was lost with an earlier connection.
         """
         newest = self._pings.pop(answer.number, None)
         held, stats = checked(answer.header, held=list, stats=dict)
@@ -213,7 +214,7 @@ class RemoteWorker:
         return [number for number in self.asked if number <= newest and number not in set(held)]
 
     def note_events(self) -> str | None:
-        """Read what happened to the connection; returns why it is lost, if it is."""
+        """Read the events of the connection; returns the reason if it is lost, else None."""
         zmq = load_zmq()
         from zmq.utils.monitor import parse_monitor_message
 
@@ -234,7 +235,7 @@ class RemoteWorker:
 
     @property
     def is_refusing(self) -> bool:
-        """Whether it is sure that the worker does not accept our keys, or we not its."""
+        """Whether the keys of the worker and of this trainer do not match."""
         return self.refusals >= _SURE_OF_REFUSAL
 
     def forget_asked(self, numbers: set[int] | None = None) -> None:
@@ -247,13 +248,13 @@ class RemoteWorker:
         self.pinged = 0.0
 
     def refuse(self, reason: str) -> None:
-        """Ask it no more, until it connects again."""
-        if self._told != reason:
+        """Send it no requests until it connects again."""
+        if self._logged_reason != reason:
             logger.warning("the worker %s is not used: %s", self.address, reason)
-        self.standing, self.reason, self._told = Standing.REFUSED, reason, reason
+        self.standing, self.reason, self._logged_reason = Standing.REFUSED, reason, reason
 
     def close(self) -> None:
-        """Say goodbye and close the socket."""
+        """Cancel open requests and close the socket."""
         if self.socket is not None:
             if self.asked:
                 self.send(b"bye", {"number": next(self._numbers)})

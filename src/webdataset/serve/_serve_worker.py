@@ -1,7 +1,7 @@
-"""`Worker`: makes the items of any steps for any trainer that asks.
+"""`Worker`: makes the items of any steps for any trainer that requests them.
 
-One thread talks; a pool of threads makes items. Trainers are not known beforehand, and nothing is remembered of them
-but the requests that wait. How much may wait is bounded for each trainer and in all.
+One thread sends and receives; a pool of threads makes items. Of each trainer, only its waiting requests are stored.
+Their number is limited for each trainer and in all.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Self
 from webdataset.arguments import require_count
 from webdataset.errors import FormatError, SpecError, StoreError, WebDatasetError
 from webdataset.pipeline import DataPipeline
+from webdataset.redact import redacted
 
 from ._curve_keys import Keys, answer_zap, as_keys, as_worker, check_address
 from ._item_cache import Made, MadeItems
@@ -31,8 +32,8 @@ from ._serve_packages import load_msgpack, load_zmq
 
 logger = logging.getLogger(__name__)
 
-# How often the talking thread looks whether it should stop.
-_LOOK_EVERY_MS = 500
+# How often the thread that sends and receives checks whether it should stop.
+_CHECK_EVERY_MS = 500
 
 
 class Worker:
@@ -40,7 +41,7 @@ class Worker:
 
     Args:
         dataset: the pipeline, or a function without arguments that makes it.
-        address: where to listen; port `*` is any free one, which `address` then tells.
+        address: where to listen; port `*` is any free one, and the attribute `address` then has its number.
         threads: how many steps are made at a time.
         keys: the file `worker.key`, or its keys; needed where others can reach the address.
         insecure: listen without keys there.
@@ -96,8 +97,8 @@ class Worker:
         self._socket.maxmsgsize = LARGEST_REQUEST
         self._socket.sndhwm = 0  # the number of requests bounds what is sent
         self._socket.ipv6 = "[" in address
-        # A host that is gone is noticed. The kernel answers for a trainer that does something else for a while, which
-        # would not answer ZeroMQ's own heartbeat while its buffers are full.
+        # The kernel's keepalive notices a host that is gone. A trainer that is busy would not answer ZeroMQ's own
+        # heartbeat while its buffers are full; its kernel answers.
         self._socket.tcp_keepalive, self._socket.tcp_keepalive_idle = 1, 15
         self._socket.tcp_keepalive_intvl, self._socket.tcp_keepalive_cnt = 5, 3
         try:
@@ -137,7 +138,7 @@ class Worker:
 
     def _loop(self, poller: Any) -> None:
         while not self._stopping.is_set():
-            ready = dict(poller.poll(_LOOK_EVERY_MS))
+            ready = dict(poller.poll(_CHECK_EVERY_MS))
             if self._zap in ready:
                 answer_zap(self._zap, self._keys)  # type: ignore[arg-type]  # there is no socket without keys
             if self._woken in ready:
@@ -146,7 +147,7 @@ class Worker:
                 self._receive()
 
     def stop(self) -> None:
-        """End `serve`; what is being made is finished, what waits is forgotten."""
+        """End `serve`: running requests are finished, waiting ones are dropped."""
         self._stopping.set()
         with self._lock:
             if not self._wake.closed:
@@ -175,7 +176,7 @@ class Worker:
             self._send(trainer, [answer])
 
     def _answer(self, trainer: bytes, kind: bytes, number: int, header: dict[str, Any]) -> list[Any] | None:
-        """What is answered at once; None if the answer comes later, or if there is none."""
+        """The answer, if there is one at once; None if it follows later or there is none."""
         if kind == b"make":
             return self._accept(trainer, number, Request.from_json(header))
         if kind == b"hello":
@@ -185,17 +186,17 @@ class Worker:
         if kind == b"ping":
             return pack(b"pong", {"number": number, "held": list(self._held.get(trainer, ())), "stats": self.stats()})
         if kind == b"bye":
-            self._hold(trainer, frozenset())
+            self._set_held(trainer, frozenset())
             return None
         raise FormatError(f"not a message: the kind {kind!r} is not known")
 
     def _accept(self, trainer: bytes, number: int, request: Request) -> list[Any] | None:
         if request.expects != self._maker.offer.digest:
             return pack(b"refused", {"number": number})
-        mine = self._held.get(trainer, frozenset())
-        if self._queued() >= self._queue or len(mine) >= max(2, self._queue // 4):
+        held = self._held.get(trainer, frozenset())
+        if self._queued() >= self._queue or len(held) >= max(2, self._queue // 4):
             return pack(b"busy", {"number": number})
-        self._hold(trainer, mine | {number})
+        self._set_held(trainer, held | {number})
         self._pool.submit(self._make, trainer, number, request)
         return None
 
@@ -208,7 +209,7 @@ class Worker:
             made = self._cache.get(self._key(request), lambda: self._encode(request))
             answer = list(split(b"made", {"number": number}, made.frames))
             self._count(items=request.steps, bytes=made.size)
-        except Exception as error:  # of the user's functions and data: the trainer is told
+        except Exception as error:  # of the user's functions and data: sent to the trainer
             answer = [pack(b"failed", {"number": number, **_error_as_json(error)})]
             self._count(failures=1)
         with self._lock:
@@ -231,9 +232,9 @@ class Worker:
         self._woken.recv()
         while self._answers:
             trainer, number, answer = self._answers.popleft()
-            mine = self._held.get(trainer, frozenset())
-            if number in mine:  # else the trainer is gone
-                self._hold(trainer, mine - {number})
+            held = self._held.get(trainer, frozenset())
+            if number in held:  # else the trainer is gone
+                self._set_held(trainer, held - {number})
                 self._send(trainer, answer)
 
     def _send(self, trainer: bytes, messages: list[list[Any]]) -> None:
@@ -241,12 +242,12 @@ class Worker:
         try:
             for message in messages:
                 self._socket.send_multipart([trainer, *message], flags=zmq.NOBLOCK, copy=False)
-        except zmq.ZMQError as error:  # it is gone: another connection of it will ask again
+        except zmq.ZMQError as error:  # disconnected: it sends its requests again over a new connection
             logger.debug("a trainer is gone: %s", error)
-            self._hold(trainer, frozenset())
+            self._set_held(trainer, frozenset())
 
-    def _hold(self, trainer: bytes, numbers: frozenset[int]) -> None:
-        """These requests of a trainer have no answer yet. Nothing is kept of one that has none."""
+    def _set_held(self, trainer: bytes, numbers: frozenset[int]) -> None:
+        """Set the requests of a trainer that have no answer yet; without any, its entry is removed."""
         if numbers:
             self._held[trainer] = numbers
         else:
@@ -274,9 +275,7 @@ class Worker:
 
 
 def _error_as_json(error: Exception) -> dict[str, str]:
-    """An error for the trainer: its class, and what it says."""
-    from webdataset.redact import redacted
-
+    """An error for the trainer: its class and its message."""
     known = isinstance(error, WebDatasetError)
     return {
         "class": type(error).__name__,

@@ -1,4 +1,4 @@
-"""What a worker serves: which pipeline, of how many samples, made by which code. Trainers compare it."""
+"""The offer of a worker: its pipeline, the number of samples, and the code. Trainers compare offers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _PACKAGES = ("webdataset", "numpy", "torch", "opencv-python-headless", "pillow",
 
 @dataclass(frozen=True)
 class Offer:
-    """What a worker serves.
+    """The offer of a worker.
 
     Attributes:
-        identity: of the pipeline, as its checkpoints know it.
+        identity: of the pipeline, as in its checkpoints.
         samples: how many samples an epoch has.
         batch: how many samples make an item; 0 if items are samples.
-        last: what several ranks do with an uneven end, as `WebDataset(uneven=...)` says.
+        last: what several ranks do with an uneven end, as for `WebDataset(uneven=...)`.
         partial: whether a last batch that is not full is an item.
         code: versions of packages, and digests of the files that the pipeline's functions are defined in.
         threads: how many steps the worker makes at a time; workers may differ in this.
@@ -54,7 +54,7 @@ class Offer:
         return hashlib.blake2b(repr(sorted(same.items())).encode(), digest_size=16).hexdigest()
 
     def difference(self, other: Offer) -> str | None:
-        """What another worker does differently, in words; None if it makes the same items."""
+        """A description of the difference to another worker; None if it makes the same items."""
         try:
             self.identity.check(other.identity)
         except StateError as error:
@@ -63,19 +63,19 @@ class Offer:
             if getattr(self, name) != getattr(other, name):
                 return f"{name} is {getattr(other, name)}, here it is {getattr(self, name)}"
         for name in sorted(self.code.keys() | other.code.keys()):
-            here, there = self.code.get(name, "absent"), other.code.get(name, "absent")
-            if here != there:
-                return f"the code of {name} is {there}, here it is {here}"
+            own, others = self.code.get(name, "absent"), other.code.get(name, "absent")
+            if own != others:
+                return f"the code of {name} is {others}, here it is {own}"
         return None
 
     def to_json(self) -> dict[str, Json]:
-        """As a header."""
+        """The offer as a header."""
         plain = {name: getattr(self, name) for name in ("samples", "batch", "last", "partial", "code", "threads")}
         return {**plain, "identity": self.identity.to_json(), "protocol": PROTOCOL}
 
     @classmethod
     def from_json(cls, header: dict[str, Any]) -> Self:
-        """The offer again.
+        """Parse an offer.
 
         Raises:
             FormatError: it is not an offer.
@@ -96,7 +96,7 @@ class Offer:
 def describe_code(stages: Iterable[Any], make: Callable[..., Any] | None = None) -> dict[str, str]:
     """Versions of packages, and digests of the files of a user's functions.
 
-    Files that are installed (the standard library, site-packages) are told by the version of their package only.
+    Installed files (the standard library, site-packages) are represented by the version of their package only.
     """
     code = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -149,7 +149,7 @@ def _own_file(module: ModuleType | None) -> Path | None:
         return None
     path = Path(name).resolve()
     installed = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
-    here = Path(__file__).resolve().parents[1]
-    if any(path.is_relative_to(place) for place in {here, *map(Path, installed)}):
+    package = Path(__file__).resolve().parents[1]
+    if any(path.is_relative_to(folder) for folder in {package, *map(Path, installed)}):
         return None
     return path if os.path.exists(path) else None

@@ -22,7 +22,7 @@ def shard_pipeline(
         urls: of shards that have an index.
         batch: samples in a batch; 0 serves samples.
         decode: how images are decoded, such as "rgb"; "" decodes everything but images.
-        fields: what a sample is made of, in this order.
+        fields: the fields of a sample, in this order.
         options: what `WebDataset` takes.
     """
     dataset: Any = WebDataset(list(urls), **options)

@@ -1,4 +1,4 @@
-"""What is sent over streams of arrays, and what is in them."""
+"""Make batches to send over streams of arrays, and describe received ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIDE = 224
 
 
 def array_statistics(messages: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
-    """For each place of a message: count, min, max, mean, std, number of values, and the set of types and shapes.
+    """For each array of a message: count, min, max, mean, std, number of values, and the set of types and shapes.
 
     >>> found = array_statistics([[np.array([1, 3], "u1")], [np.array([5, 7], "u1")]])
     >>> found[0]["mean"], found[0]["kinds"]
@@ -48,7 +48,7 @@ def as_image(array: Any) -> np.ndarray[Any, Any]:
         return image
     image = np.nan_to_num(image.astype(np.float32))
     low, high = float(image.min()), float(image.max())
-    if low < 0 or high > 1:  # normalized: spread what is there
+    if low < 0 or high > 1:  # normalized: scale to the full range
         image = (image - low) / ((high - low) or 1)
     return image
 
@@ -72,11 +72,11 @@ def imagenet_batches(shards: str, batch: int, *, shuffle: bool = False) -> DataP
     dataset: Any = WebDataset(shards, shardshuffle=shuffle)
     if shuffle:
         dataset = dataset.shuffle(1000)
-    result: DataPipeline = dataset.decode("rgb8").to_tuple("jpg;png;jpeg cls").map(_fit).batched(batch)
+    result: DataPipeline = dataset.decode("rgb8").to_tuple("jpg;png;jpeg cls").map(_crop_and_resize).batched(batch)
     return result
 
 
-def _fit(sample: Sequence[Any]) -> tuple[Any, Any]:
+def _crop_and_resize(sample: Sequence[Any]) -> tuple[Any, Any]:
     """The middle of the image, in the size that all images of a batch have."""
     image = np.asarray(sample[0])
     side = min(image.shape[:2])

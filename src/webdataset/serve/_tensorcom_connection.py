@@ -1,6 +1,6 @@
-"""Streams of arrays over ZeroMQ as tensorcom sends them: who asks gets the next message; no order, no checkpoint.
+"""Streams of arrays over ZeroMQ as tensorcom sends them: a receiver gets the next message; no order, no checkpoint.
 
-    zpush connects   zpull binds   zpub binds   zsub connects      zr… reverses who binds
+    zpush connects   zpull binds   zpub binds   zsub connects      zr… exchanges binding and connecting
     zpush://host:port   zsub+ipc://path   zsub://127.0.0.1:788{0..3} is several endpoints of one socket
 
 A message is one batch: for each array a frame with tenbin's header and one with its data. There is no checkpoint, no
@@ -13,7 +13,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import braceexpand
@@ -22,6 +22,7 @@ import numpy as np
 from webdataset.codecs import tenbin
 from webdataset.errors import FormatError, SpecError, StoreError, StoreTimeout, Where
 from webdataset.pipeline import TorchIterable
+from webdataset.stores import Closing
 
 from ._message_rates import Statistics
 from ._serve_packages import load_zmq
@@ -37,12 +38,12 @@ Converters = list[Callable[[Any], Any]]
 
 
 def to_numpy(device: Any = None) -> Converters:
-    """Arrays stay arrays."""
+    """Converters to NumPy: arrays stay arrays."""
     return [np.asarray]
 
 
 def to_torch(device: Any = None) -> Converters:
-    """Tensors: images as channels × height × width, floats as float32, whole numbers of 16 bits and more as int64."""
+    """Converters to tensors: images as channels × height × width, floats as float32, integers from 16 bits as int64."""
     import torch
 
     def convert(array: Any) -> Any:
@@ -59,12 +60,12 @@ def to_torch(device: Any = None) -> Converters:
 
 
 def to_cuda(device: Any = None) -> Converters:
-    """The same on a GPU."""
+    """Converters to tensors on a GPU."""
     return to_torch("cuda" if device is None else device)
 
 
 def _signed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Whole numbers with a sign: those without one have few operations in torch."""
+    """Signed integers: torch has few operations for unsigned ones."""
     return array.astype(np.int64) if array.dtype in {np.dtype("u2"), np.dtype("u4"), np.dtype("u8")} else array
 
 
@@ -110,13 +111,13 @@ def zconnect(url: str | Sequence[str], topic: str = "", *, context: Any = None, 
     return socket
 
 
-class Connection:
+class Connection(Closing):
     """Sends or receives lists of arrays.
 
     Args:
         url: where to; None connects later, with `connect`.
-        epoch: what `len()` says.
-        total: end after so many messages; -1 goes on.
+        epoch: the value of `len()`.
+        total: end after so many messages; -1 for no limit.
         multipart: False puts a message into one frame.
         infos: names that arrays must have.
         device: the device that the torch converter moves tensors to.
@@ -152,8 +153,8 @@ class Connection:
         self.epoch, self.total, self.multipart, self.infos = epoch, total, multipart, infos
         self.allow64, self.raw, self.batch_count, self.report = allow64, raw, batch_count, report
         self.noexpand, self.timeout = noexpand, timeout
-        self.batch_transforms = _cycle(batch_transforms)
-        self.converters = CONVERTERS[converters](device) if isinstance(converters, str) else _cycle(converters)
+        self.batch_transforms = _as_list(batch_transforms)
+        self.converters = CONVERTERS[converters](device) if isinstance(converters, str) else _as_list(converters)
         self.stats = Statistics(stats_horizon)
         self.socket: Any = None
         self._context: Any = None
@@ -188,12 +189,12 @@ class Connection:
     write = send
 
     def recv(self) -> list[Any]:
-        """The next message, as a list of arrays.
+        """Receive the next message, as a list of arrays.
 
         Raises:
             StoreTimeout: none came in time.
-            FormatError: what came is not a message.
-            EOFError: the sender says that there are no more.
+            FormatError: the received data are not a message.
+            EOFError: the sender has sent its last message.
         """
         socket = self._open_socket()
         if self.timeout is not None and not socket.poll(int(1000 * self.timeout)):
@@ -219,7 +220,7 @@ class Connection:
         Args:
             iterable: the items.
             report: as for the constructor.
-            end: send a last message that tells our receivers that the stream has ended; others see an empty array.
+            end: send a last message, by which receivers of this package notice the end; others get an empty array.
         """
         for item in itertools.islice(iterable, self.total if self.total >= 0 else None):
             is_dict = isinstance(item, dict)
@@ -229,7 +230,7 @@ class Connection:
             self.send([np.empty(0, np.int8)], infos=[_END])
 
     def items(self, report: float = -1) -> Iterator[list[Any]]:
-        """Messages, until the sender says that it has ended, or until there were `total`."""
+        """Messages, until the last message of the sender, or until there were `total`."""
         for _ in itertools.count() if self.total < 0 else range(self.total):
             try:
                 message = self.recv()
@@ -245,18 +246,12 @@ class Connection:
         return self.epoch
 
     def close(self) -> None:
-        """Close the socket; what was sent has a second to leave."""
+        """Close the socket, after at most a second for sending what is queued."""
         if self.socket is not None:
             self.socket.close(linger=1000)
         if self._context is not None:
             self._context.term()
         self.socket = self._context = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _open_socket(self) -> Any:
         if self.socket is None:
@@ -273,7 +268,7 @@ class Connection:
             logger.info("%s", self.stats.summary())
 
 
-def _cycle(functions: Any) -> list[Callable[[Any], Any]] | None:
+def _as_list(functions: Any) -> list[Callable[[Any], Any]] | None:
     if functions is None:
         return None
     return [functions] if callable(functions) else list(functions)

@@ -1,4 +1,4 @@
-"""What workers do: rates between two looks, and which side is the bottleneck."""
+"""Rates of workers between two reports, and which side is the bottleneck."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Counts = dict[str, Any]
 
 @dataclass(frozen=True)
 class WorkerRates:
-    """One worker between two looks.
+    """The rates of one worker between two reports.
 
     Attributes:
         address: where it listens.
@@ -46,7 +46,7 @@ def look(addresses: Sequence[str], options: FleetOptions) -> dict[str, Counts]:
 
 
 def rates(before: dict[str, Counts], after: dict[str, Counts]) -> list[WorkerRates]:
-    """What happened between two looks; a worker that was started again counts from its start.
+    """The rates between two reports; those of a worker that was started again count from its start.
 
     >>> counts = {"items": 0, "bytes": 0, "busy": 0.0, "seconds": 0.0, "threads": 2, "queue": 1, "trainers": 1}
     >>> later = {**counts, "items": 10, "busy": 4.0, "seconds": 4.0}
@@ -79,7 +79,7 @@ def _rate(address: str, before: Counts, after: Counts) -> WorkerRates:
 
 
 def bottleneck(workers: Sequence[WorkerRates]) -> str:
-    """Which side the other waits for, in a sentence.
+    """A sentence that names the slower side, for which the other waits.
 
     >>> bottleneck([WorkerRates("a", items=3, busy=0.97, queue=4)])
     'The workers are the bottleneck: they are busy 97 % of the time. Add workers.'

@@ -1,6 +1,6 @@
-"""`Roster`: the workers that a trainer knows: connected, compared, alive or not.
+"""`Roster`: the workers of a trainer: their connections, their offers, and whether they are alive.
 
-There is no thread. Whoever takes an answer does the talking, so a worker loses time only while a trainer waits.
+There is no thread: messages are sent and read by the caller that takes an answer.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from webdataset.errors import FormatError, SpecError, StateError, StoreTimeout, WebDatasetError
+from webdataset.stores import Closing
 
 from ._batch_memory import BatchMemory
 from ._curve_keys import Keys, as_keys, check_address
@@ -23,26 +24,26 @@ from ._served_pipeline import Offer
 
 logger = logging.getLogger(__name__)
 
-# How long a trainer waits for messages before it looks after its workers.
+# How long a trainer waits for messages before it checks its workers.
 TICK_MS = 100
 # A handshake has at least so many seconds.
 _SOONEST_REOPEN = 1.0
-# So many seconds between two looks at a clock count at most.
-_LONGEST_LOOK = 1.0
+# At most so many seconds between two checks of a deadline are counted.
+_LONGEST_CHECK = 1.0
 
 Addresses = Sequence[str] | Callable[[], Sequence[str]]
 
 
 @dataclass(frozen=True)
 class FleetOptions:
-    """How a trainer talks to its workers.
+    """How a trainer communicates with its workers.
 
     Attributes:
         keys: this trainer's keys.
         insecure: connect without keys to addresses that are not loopback.
         patience: a worker that does not answer a ping for so many seconds is silent.
-        timeout: an error is raised after so many seconds without any answer; None waits for ever.
-        buffer: how many bytes may be in flight and waiting for their turn.
+        timeout: an error is raised after so many seconds without any answer; None for no limit.
+        buffer: how many bytes of items may be requested or received and not yet returned.
     """
 
     keys: Keys | None = None
@@ -52,7 +53,7 @@ class FleetOptions:
     buffer: int = 1 << 30
 
 
-class Roster(ABC):
+class Roster(Closing, ABC):
     """The workers at some addresses.
 
     Args:
@@ -67,30 +68,24 @@ class Roster(ABC):
     ) -> None:
         self._addresses, self._options, self._expects, self._digest = addresses, options, expects, digest
         self._workers: dict[str, RemoteWorker] = {}
-        self._looked = 0.0
+        self._updated = 0.0
         self._batch = 1
         self._memory = BatchMemory(options.buffer // 2)
         self._context = load_zmq().Context()
         self._context.max_sockets = 1 << 16  # three for each worker; the limit of descriptors comes first
         try:
-            self._look_for_workers()
+            self._update_workers()
         except BaseException:
             self.close()
             raise
 
     @abstractmethod
     def _answered(self, worker: RemoteWorker, answer: Answer) -> None:
-        """A worker answered a request."""
+        """Process the answer to a request."""
 
     @abstractmethod
     def _take_back(self, worker: RemoteWorker, numbers: set[int] | None = None) -> None:
-        """A worker does not make these requests any more; None is all that it was asked for."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        """Take requests back from a worker; None takes all of them back."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -102,32 +97,32 @@ class Roster(ABC):
     def _ready(self) -> list[RemoteWorker]:
         return [worker for worker in self._workers.values() if worker.standing is Standing.READY]
 
-    # --- talking --------------------------------------------------------------------------------------------------
+    # --- messages -------------------------------------------------------------------------------------------------
 
-    def _talk(self, wait_ms: int) -> None:
+    def _exchange_messages(self, wait_ms: int) -> None:
         """Read all messages and events; wait for one if there is none."""
         zmq = load_zmq()
-        self._look_for_workers()
+        self._update_workers()
         poller = zmq.Poller()
         for worker in self._workers.values():
             poller.register(worker.socket, zmq.POLLIN)
             poller.register(worker.monitor, zmq.POLLIN)
         ready = dict(poller.poll(wait_ms))
         for worker in self._workers.values():
-            # The events first: a message was sent over the connection that they tell of.
+            # Events before messages: a message was sent over the connection that they announce.
             if (worker.monitor in ready or worker.socket in ready) and (lost := worker.note_events()) is not None:
-                self._lose(worker, lost)
+                self._disconnect(worker, lost)
             if worker.socket in ready:
                 self._read(worker)
             if worker.offer is None and worker.standing is not Standing.REFUSED and worker.tried == 0.0:
-                worker.find_out(self._batch)
+                worker.send_ping(self._batch)
 
     def _read(self, worker: RemoteWorker) -> None:
         try:
             while (answer := worker.receive(self._memory)) is not None:
                 self._note(worker, answer)
         except (WebDatasetError, ValueError, TypeError, KeyError) as error:
-            worker.refuse(f"it answered something that is not understood: {error}")
+            worker.refuse(f"its answer cannot be read: {error}")
             self._take_back(worker)
 
     def _note(self, worker: RemoteWorker, answer: Answer) -> None:
@@ -156,9 +151,9 @@ class Roster(ABC):
             return
         worker.welcome(offer, digest)
 
-    # --- who is alive ---------------------------------------------------------------------------------------------
+    # --- which workers are alive ----------------------------------------------------------------------------------
 
-    def _check_lives(self) -> None:
+    def _check_workers(self) -> None:
         """Ping, while a trainer waits; a worker that does not answer in time loses its requests."""
         now, patience = time.monotonic(), self._options.patience
         for worker in self._workers.values():
@@ -167,22 +162,22 @@ class Roster(ABC):
             if worker.standing is Standing.REFUSED:
                 continue
             if now - worker.tried > patience / 4:
-                worker.find_out(self._batch)
+                worker.send_ping(self._batch)
             if worker.pinged and now - worker.pinged > patience:
-                self._lose(worker, f"no answer for {patience:g} s")
+                self._disconnect(worker, f"no answer for {patience:g} s")
 
-    def _lose(self, worker: RemoteWorker, reason: str) -> None:
+    def _disconnect(self, worker: RemoteWorker, reason: str) -> None:
         if worker.standing is not Standing.REFUSED:
             if worker.standing is Standing.READY:
                 logger.info("the worker %s is gone: %s", worker.address, reason)
             worker.standing, worker.reason = Standing.SILENT, reason
         self._take_back(worker)
 
-    def _look_for_workers(self) -> None:
+    def _update_workers(self) -> None:
         now = time.monotonic()
-        if self._workers and (not callable(self._addresses) or now - self._looked < self._options.patience / 4):
+        if self._workers and (not callable(self._addresses) or now - self._updated < self._options.patience / 4):
             return
-        self._looked = now
+        self._updated = now
         found = list(self._addresses() if callable(self._addresses) else self._addresses)
         for address in found:
             if address not in self._workers:
@@ -198,7 +193,7 @@ class Roster(ABC):
     # --- the handshake --------------------------------------------------------------------------------------------
 
     def agree(self, batch: int = 1) -> tuple[Offer, str]:
-        """What all workers that can be reached serve, and its digest.
+        """The offer of all workers that can be reached, and its digest.
 
         Raises:
             StoreTimeout: no worker can be reached.
@@ -206,8 +201,8 @@ class Roster(ABC):
         """
         deadline, patience, self._batch = Deadline(self._options.timeout), Deadline(self._options.patience), batch
         while True:
-            self._talk(TICK_MS)
-            self._check_lives()
+            self._exchange_messages(TICK_MS)
+            self._check_workers()
             open_ones = [w for w in self._workers.values() if w.standing is Standing.SILENT]
             waited = patience.is_over()
             if not open_ones or (self._ready() and waited):
@@ -228,12 +223,12 @@ class Roster(ABC):
         return offer, first.digest
 
     def stats(self) -> dict[str, dict[str, Any]]:
-        """What each worker counted, or why it does not answer."""
+        """The counters of each worker, or the reason why it does not answer."""
         deadline = Deadline(self._options.timeout)
         pending = set(self._workers)
         while pending and not deadline.is_over():
-            self._check_lives()
-            self._talk(TICK_MS)
+            self._check_workers()
+            self._exchange_messages(TICK_MS)
             pending = {w.address for w in self._workers.values() if not w.stats and w.standing is not Standing.REFUSED}
         return {w.address: w.stats or {"unreachable": w.reason} for w in self._workers.values()}
 
@@ -253,23 +248,23 @@ class Roster(ABC):
 
 
 class Deadline:
-    """So many seconds in which this process waited; None is never.
+    """A limit of seconds in which this process waited; None for no limit.
 
-    It must be looked at all the time. A long time between two looks (a machine that was suspended, a process that was
-    stopped or got no CPU) counts as a second: answers may have come meanwhile, and are read first.
+    It must be checked often. A long time between two checks (a machine that was suspended, a process that was stopped
+    or got no CPU) counts as a second: answers may have arrived meanwhile, and are read first.
     """
 
     def __init__(self, seconds: float | None) -> None:
-        self._seconds, self._waited, self._looked = seconds, 0.0, time.monotonic()
+        self._seconds, self._waited, self._updated = seconds, 0.0, time.monotonic()
 
     def is_over(self) -> bool:
-        """Look whether they are over."""
+        """Whether the limit is exceeded."""
         now = time.monotonic()
-        self._waited += min(now - self._looked, _LONGEST_LOOK)
-        self._looked = now
+        self._waited += min(now - self._updated, _LONGEST_CHECK)
+        self._updated = now
         return self._seconds is not None and self._waited > self._seconds
 
 
 def options_from(keys: Any, **given: Any) -> FleetOptions:
-    """Options, with keys also from the name of a file."""
+    """Options; `keys` may be the name of a file."""
     return FleetOptions(keys=as_keys(keys), **given)

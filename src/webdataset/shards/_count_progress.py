@@ -27,7 +27,7 @@ class CountTaken(Progress):
 
 
 class Collected(CountTaken):
-    """Everything that came from upstream, which comes again on resume, and how many items were yielded since."""
+    """All items from upstream, which are taken again on resume, and how many items were yielded."""
 
     rewinds = True
 
@@ -39,11 +39,11 @@ class Collected(CountTaken):
 
     @property
     def origin(self) -> Json:
-        """That of the item that was yielded last."""
+        """The origin of the item that was yielded last."""
         return self.last
 
     def fill(self, items: Iterator[Any]) -> int:
-        """Take everything; how many there are."""
+        """Take all items; return how many there are."""
         for item in items:
             self.items.append(item)
             self.origins.append(super().origin)

@@ -1,8 +1,8 @@
-"""Shards out of a directory: a plain listing, or, on request, claiming files that other processes put there.
+"""The shards of a directory: a plain listing, or, on request, claiming files that other processes put there.
 
 Claiming is for many readers and writers that share nothing but a directory: a reader renames a file to
-`name._<pid>_`, so no other process takes it, and afterwards gives it back, deletes it or marks it as done. It changes
-the user's files, so it happens only when a `mode` is named.
+`name._<pid>_`, so no other process takes it, and afterwards renames it back, deletes it or marks it as done. It changes
+the user's files, so it happens only with a `mode`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class DirectoryShardList(ShardSource):
     Args:
         path: a directory, local or of any store that can list.
         pattern: which names count; braces are allowed.
-        poll: with a mode, seconds between two looks into an empty directory; None ends the stream instead.
-        timeout: with a mode, seconds of looking in vain after which the stream ends.
-        mode: None lists and touches nothing. "resample" claims a file, uses it and gives it back; "keep" leaves it
-            behind as `name._done_`; "unlink" deletes it.
+        poll: with a mode, seconds between two listings of an empty directory; None ends the stream instead.
+        timeout: with a mode, seconds without a file after which the stream ends.
+        mode: None only lists the files. "resample" claims a file, uses it and renames it back; "keep" renames it to
+            `name._done_`; "unlink" deletes it.
         select: with a mode, which file is taken next: "random" or "oldest".
         fate: with a mode, a function that is called with the claimed path instead of what the mode says.
     """
@@ -64,7 +64,7 @@ class DirectoryShardList(ShardSource):
     fate: Callable[[str], Any] | None = None
 
     def __post_init__(self) -> None:
-        self.path = os.fspath(self.path)
+        self.path = stores.as_address(self.path)
         if self.mode is None:
             return
         require_choice("mode", self.mode, _MODES)
@@ -132,7 +132,7 @@ class DirectoryShardList(ShardSource):
             Path(claimed).rename(without_last_extension(claimed))
 
     def recycle_dead(self) -> None:
-        """Give back what processes that no longer run had claimed."""
+        """Rename back the files that processes that no longer run had claimed."""
         for name in glob_with_braces(str(Path(self.path) / f"{self.pattern}._*_")):
             pid = get_pid_from_filename(name)
             if pid is not None and not check_pid_is_running(pid):
@@ -159,7 +159,7 @@ def get_pid_from_filename(name: str) -> int | None:
 
 
 def check_pid_is_running(pid: int) -> bool:
-    """Whether a process of this number lives here.
+    """Whether a process of this number is running on this machine.
 
     >>> check_pid_is_running(os.getpid())
     True

@@ -1,6 +1,6 @@
 """From a shard specification to a list of addresses: braces, `::`, `${NAME}`, paths, lists, globs, directories.
 
-What the user wrote is expanded. A path object and an address that was read from data are never parsed.
+Only strings of the user are expanded. A path object and an address that was read from data are never parsed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from braceexpand import braceexpand
 
 from webdataset import config, stores
-from webdataset.address import MAX_SHARDS, Address, in_use
+from webdataset.address import MAX_SHARDS, Address, Birth, in_use
 from webdataset.errors import SpecError
 
 SHARD_SUFFIXES = (".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.tgz")
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-# A variable may contain other variables; deeper than this, it refers to itself.
+# A variable may contain other variables; after more rounds than this it must refer to itself.
 _MAX_ROUNDS = 10
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 
@@ -101,6 +101,36 @@ def expand(spec: str | os.PathLike[str] | Iterable[Any]) -> list[str]:
     return urls
 
 
+def expand_in_file(entries: Iterable[str], file: str, *, paths: Birth = Birth.SPEC) -> list[str]:
+    """The shards that the entries of a file name, as addresses that were read from data: braces, globs, directories.
+
+    A relative path is relative to the current directory. A file on a server names no files of this machine.
+
+    >>> expand_in_file(["a-{0..1}.tar"], "list.txt")
+    ['a-0.tar', 'a-1.tar']
+    >>> expand_in_file(["pipe:touch x"], "list.txt")
+    Traceback (most recent call last):
+    webdataset.errors.UnsafeContent: pipe: commands are not run when they come from a spec, list or table – ...
+
+    Args:
+        entries: what the file says.
+        file: its address.
+        paths: the birth of local paths in a file of this machine; `MAPPING` allows all.
+    """
+    addresses = (address_in_file(text, file, paths=paths) for text in _expanded(list(entries)))
+    return in_use(_bounded(found for address in addresses for found in _looked_up(address)))
+
+
+def address_in_file(text: str, file: str, *, paths: Birth = Birth.SPEC) -> Address:
+    """The same of one address, without braces and globs; an error if it may not be opened."""
+    is_here = file == "-" or stores.scheme_of(file) in {"", "file", "pipe"}
+    scheme = stores.scheme_of(text)
+    home = "." if is_here and not scheme and not os.path.isabs(text) else file[: file.rfind("/") + 1]
+    address = Address(text, paths if is_here and scheme in {"", "file"} else Birth.SPEC, home)
+    stores.permitted(address)
+    return address
+
+
 def kept(spec: Any) -> Any:
     """A specification that can be read more than once: an iterator (`Path.glob(...)`) becomes the list of its entries.
 
@@ -127,8 +157,8 @@ def _expanded(urls: str | os.PathLike[str] | Iterable[Any]) -> Iterator[str]:
             yield from _braces(envsubst(part))
     elif isinstance(urls, os.PathLike):
         yield stores.local_file(os.fspath(urls))
-    else:
-        yield from _entries(urls)
+    else:  # a set has another order in each process, and every rank has to see the same
+        yield from _entries(sorted(urls, key=str) if isinstance(urls, set | frozenset) else urls)
 
 
 def _entries(urls: Iterable[Any]) -> Iterator[str]:
@@ -169,18 +199,18 @@ def _braces(url: str) -> Iterator[str]:
 
 
 def _count(url: str) -> int:
-    """How many addresses the braces make, without making them: `{a,b}` adds, and what is side by side multiplies."""
+    """Count the addresses of braces without making them: alternatives in `{a,b}` add, braces side by side multiply."""
     totals, products, starts = [0], [1], [0]
-    for at, sign in enumerate(url):
+    for position, sign in enumerate(url):
         if sign == "{":
             totals.append(0)
             products.append(1)
-            starts.append(at + 1)
+            starts.append(position + 1)
         elif sign == "," and len(totals) > 1:
             totals[-1] += products[-1]
             products[-1] = 1
         elif sign == "}" and len(totals) > 1:
-            inside = _RANGE.fullmatch(url, starts.pop(), at)
+            inside = _RANGE.fullmatch(url, starts.pop(), position)
             total, product = totals.pop(), products.pop()
             products[-1] *= _length(inside) if inside else total + product
     return products[0]
@@ -193,7 +223,7 @@ def _length(found: re.Match[str]) -> int:
 
 
 def _bounded(urls: Iterator[str]) -> Iterator[str]:
-    """At most `MAX_SHARDS` in all entries of a list together."""
+    """Yield the addresses; more than `MAX_SHARDS` of all entries of a list together are an error."""
     yield from islice(urls, MAX_SHARDS)
     if next(urls, None) is not None:
         raise _too_many("the specification names too many shards")
@@ -208,6 +238,10 @@ def _listed(url: str, *, is_path: bool) -> list[str]:
         raise SpecError("an address in the shard spec is empty", hint="check the text before and after each '::'")
     if isinstance(url, Address):
         return _directory(url) if is_path and os.path.isdir(url) else [url]
+    return _looked_up(url)
+
+
+def _looked_up(url: str) -> list[str]:
     if url.endswith("/"):
         return _directory(url)
     if _is_glob(url):

@@ -1,4 +1,4 @@
-"""Several streams into one: in turn, or by chance with a private generator."""
+"""Several streams as one: in turn, or at random with a private generator."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def random_samples(
 
     Args:
         sources: anything to iterate over.
-        probs: weights, normalised here; a source of weight 0 is never asked.
+        probs: weights, which need not sum to 1; a source of weight 0 is never read.
         longest: go on without the exhausted source instead of stopping.
         rng: by default a private one that always starts the same way.
     """

@@ -21,7 +21,7 @@ class AnyItem(Progress):
         self.any = False
 
     def note(self, item: Any) -> Any:
-        """The item: there was one."""
+        """Note that there was an item, and return it."""
         self.any = True
         return item
 
@@ -35,7 +35,7 @@ class AnyItem(Progress):
 
 
 class _ClosingChain(chain[Any]):
-    """A chain that can be closed as the generator in it; in C, so that an item costs nothing."""
+    """A chain that can be closed, as the generator inside. A generator function would take time for every item."""
 
     source: Any
 
@@ -47,7 +47,7 @@ class _ClosingChain(chain[Any]):
 
 @dataclass(frozen=True)
 class NonEmpty(Resumable):
-    """Hand everything on, and refuse a stream without items.
+    """Yield all items, and refuse a stream without items.
 
     >>> list(non_empty(iter([1, 2])))
     [1, 2]
@@ -74,7 +74,7 @@ class NonEmpty(Resumable):
         yield from ()
 
     def refuse(self, during: Pass) -> None:
-        """There was no item."""
+        """Raise the error about a stream without items."""
         raise SpecError("the stream is empty", hint="check the shards, the splitters and the filters before this stage")
 
 

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Drawn(Taken):
-    """Draws so far; `salt` is what makes an unrepeatable pass repeatable from its checkpoint."""
+    """How many shards were drawn, and `salt`: with it, a pass with a random seed can be repeated from a checkpoint."""
 
     def __init__(self, during: Pass, available: int, salt: int, worker: int) -> None:
         super().__init__(during, available=available)
@@ -51,7 +51,7 @@ class ResampledShards(ShardSource):
         urls: anything that `expand` understands, or an iterable of addresses.
         nshards: how many shards a pass has.
         seed: which sequence of all; a pipeline's seed is mixed in.
-        worker_seed: a function that tells workers apart, by default rank·1000 + worker.
+        worker_seed: a function that returns a different number in every worker, by default rank·1000 + worker.
         deterministic: the same sequence in every run of the program. Otherwise a random number of the operating
             system's is mixed in, and kept in the checkpoint.
         max_urls: how many addresses are kept at most.
@@ -139,7 +139,7 @@ class Resampled(Resumable):
 
 
 def _drawn(item: Any, number: int) -> Any:
-    """An item of its own, which tells this draw from others if it is a sample or a shard; a batch is neither."""
+    """Return a copy of an item with the number of this draw, if it is a sample or a shard; a batch has no number."""
     if not isinstance(item, dict):
         return item
     name = next((name for name in ("__url__", "__key__", "url") if isinstance(item.get(name), str)), None)

@@ -1,4 +1,4 @@
-"""Numbers to start random generators with, that depend on what they are given and on nothing else."""
+"""Seeds for random generators that depend on the arguments alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webdataset.flow import digest
 
 
 def make_seed(*parts: Any) -> int:
-    """A 31-bit seed out of anything with a stable `repr`, the same in every process.
+    """Return a 31-bit seed made of values with a stable `repr`, the same in every process.
 
     >>> make_seed("train", 3) == make_seed("train", 3)
     True

@@ -72,15 +72,15 @@ class SimpleShardList(ShardSource):
 
 @dataclass(frozen=True)
 class ShuffleShards(Resumable):
-    """All shards that come, in a new order each epoch.
+    """Yield all shards, in a new order each epoch.
 
     >>> stage = ShuffleShards()
     >>> shards = [{"url": f"{i}.tar"} for i in range(5)]
     >>> [shard["url"] for shard in stage.run(iter(shards), stage.start(Pass(epoch=1)))]
     ['2.tar', '0.tar', '4.tar', '1.tar', '3.tar']
 
-    After `split_by_node` each rank shuffles its own shards, so nothing is lost or read twice when ranks count their
-    epochs differently (one of them looked at a sample first, say).
+    After `split_by_node` each rank shuffles its own shards, so nothing is lost or read twice if ranks are in different
+    epochs (for example, because one of them read a sample before the training).
     """
 
     def start(self, during: Pass) -> Collected:

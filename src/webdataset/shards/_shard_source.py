@@ -1,4 +1,4 @@
-"""What all sources of shards share: fresh items, a count of what was taken, and passes of their own when used alone."""
+"""The base of all sources of shards: new items, a count of the shards taken, and passes outside a pipeline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Taken(Progress):
         return None if self._last is None else url_as_json(self._last)
 
     def take(self, url: str) -> dict[str, Any]:
-        """Count one more and make its item; a source that may yield a shard more than once gives it as `Drawn`."""
+        """Count a shard and return its item; a source that may yield a shard more than once passes it as `Drawn`."""
         self.taken += 1
         self._last = url
         return {"url": url}
@@ -48,7 +48,7 @@ class Taken(Progress):
 
 
 class ShardSource(Source):
-    """A source of shards. Alone (`iter(source)`) it counts its passes in `epoch`; a pipeline counts for it."""
+    """A source of shards. Outside a pipeline (`iter(source)`) it counts its passes in `epoch`."""
 
     epoch: int = -1
 

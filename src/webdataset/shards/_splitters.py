@@ -1,10 +1,10 @@
-"""Who reads which shard.
+"""Which process reads which shard.
 
 Worker w of W on rank r of R reads the shards r + R·(w + W·k): every R-th item for the rank, every W-th of those for the
 worker. That is `split_by_node` followed by `split_by_worker`; both are stages that count, so they resume.
 
-Where there are fewer shards than readers some would get nothing. `ShareShards` is the answer: it splits the same way,
-and readers that have to share a shard take turns inside it.
+If there are fewer shards than readers, some readers would have none. `ShareShards` splits the same way, and readers
+that share a shard take turns inside it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ._count_progress import CountTaken
 
 
 class _Part(CountTaken):
-    """How many items came by, and which of them are mine: every `of`-th, beginning with number `which`."""
+    """How many items were taken, and which of them are this reader's: every `of`-th, from number `which` on."""
 
     def __init__(self, which: int, of: int) -> None:
         self.which, self.of = which, of
@@ -44,11 +44,11 @@ class _EveryNth(Splitter):
     """A stage that yields every n-th item."""
 
     def run(self, items: Iterator[Any], at: _Part, /) -> Iterator[Any]:
-        """My part of what comes."""
+        """Yield this reader's part of the items."""
         for item in items:
-            mine = at.taken % at.of == at.which
+            is_own = at.taken % at.of == at.which
             at.taken += 1
-            if mine:
+            if is_own:
                 yield item
 
 
@@ -90,7 +90,7 @@ class SplitByWorker(_EveryNth):
 
 @dataclass(frozen=True)
 class SingleNodeOnly(Resumable):
-    """Everything, on one rank; an error that names the choices on several.
+    """Yield all items on one rank; on several, raise an error that names the choices.
 
     >>> list(single_node_only(iter("ab")))
     ['a', 'b']
@@ -108,7 +108,7 @@ class SingleNodeOnly(Resumable):
         return _Part(here.rank, here.ranks)
 
     def run(self, items: Iterator[Any], at: _Part, /) -> Iterator[Any]:
-        """Everything, or the error."""
+        """Yield all items, or raise the error."""
         return _alone(items, World(at.which, at.of))
 
 
@@ -133,7 +133,7 @@ class _Shared(_Part):
 
 @dataclass(frozen=True)
 class ShareShards(Splitter):
-    """This rank's or this worker's shards; where there are fewer shards than readers, turns inside a shard.
+    """Yield the shards of this rank or worker; if there are fewer shards than readers, these take turns inside shards.
 
     >>> with world.pretend(World(worker=1, workers=2)):
     ...     list(ShareShards("worker")([{"url": "a"}, {"url": "b"}, {"url": "c"}]))
@@ -157,20 +157,20 @@ class ShareShards(Splitter):
         return _Shared(here.rank, here.ranks) if self.among == "rank" else _Shared(here.worker, here.workers)
 
     def run(self, items: Iterator[Any], at: _Shared, /) -> Iterator[dict[str, Any]]:
-        """My part of what comes, after what was yielded already."""
+        """Yield this reader's part of the shards, after those that were yielded already."""
         for shard in islice(_part(items, at.which, at.of), at.taken, None):
             at.taken += 1
             yield shard
 
 
 def _part(shards: Iterator[dict[str, Any]], which: int, of: int) -> Iterator[dict[str, Any]]:
-    """Looks at as many shards as there are readers, no more: the stream may be endless."""
+    """Yield one reader's part. No more shards are taken first than there are readers: the stream may be endless."""
     head = list(islice(shards, of))
     if len(head) == of or not head:
         yield from islice(chain(head, shards), which, None, of)
         return
-    mine = which % len(head)
-    turn, turns = which // len(head), -(-(of - mine) // len(head))
-    shard = head[mine]
+    number = which % len(head)
+    turn, turns = which // len(head), -(-(of - number) // len(head))
+    shard = head[number]
     first, step = shard.get("first", 0), shard.get("step", 1)  # an earlier stage shares this shard already
     yield shard if turns == 1 else {**shard, "first": first + step * turn, "step": step * turns}

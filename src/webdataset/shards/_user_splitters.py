@@ -1,9 +1,9 @@
 """Splitters that a user wrote: whole shards are split, and no shard is lost between two splitters.
 
-Workers may take turns inside a shard (`ShareShards`) only when every splitter is ours, because then all of them see the
-same list. What a function of the user's does is not known: one that is given as `nodesplitter` may split by worker
-already, and every second shard of every second shard would be a quarter of the data. So each worker asks the splitters
-what every worker of its rank would get, and compares.
+Workers may take turns inside a shard (`ShareShards`) only if every splitter is ours, because then all of them have the
+same list. What a function of the user does is not known: a `nodesplitter` may already split by worker, and every second
+shard of every second shard would be a quarter of the data. So each worker runs the splitters for every worker of its
+rank, and compares their parts.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Shard = dict[str, Any]
 
 
 def are_ours(nodesplitter: Any, workersplitter: Any) -> bool:
-    """Whether both splitters are those of this library, each in its place.
+    """Whether both splitters are those of this library, each as the right argument.
 
     >>> are_ours(split_by_node, None), are_ours(split_by_worker, split_by_worker)
     (True, False)
     """
-    ours_of_node = any(nodesplitter is each for each in (None, False, split_by_node, single_node_only))
-    return ours_of_node and any(workersplitter is each for each in (None, False, split_by_worker))
+    is_ours = any(nodesplitter is known for known in (None, False, split_by_node, single_node_only))
+    return is_ours and any(workersplitter is known for known in (None, False, split_by_worker))
 
 
 class _Chosen(CountTaken):
-    rewinds = True  # the splitters see the whole list
+    rewinds = True  # the splitters need the whole list
 
     def __init__(self, during: Pass) -> None:
         self.during = during
@@ -75,44 +75,44 @@ class SplitShards(Splitter):
         return _Chosen(during)
 
     def run(self, items: Iterator[Shard], at: _Chosen, /) -> Iterator[Shard]:
-        """My part of what comes, after what was yielded already."""
-        for shard in self._mine(list(items), at.during)[at.taken :]:
+        """Yield this worker's part of the shards, after those that were yielded already."""
+        for shard in self._part(list(items), at.during)[at.taken :]:
             at.taken += 1
             yield shard
 
-    def _mine(self, shards: list[Shard], during: Pass) -> list[Shard]:
+    def _part(self, shards: list[Shard], during: Pass) -> list[Shard]:
         here = during.world
         if here.ranks > 1 and self.nodesplitter is split_by_worker and self.workersplitter in (None, split_by_worker):
             raise SpecError("nodesplitter=split_by_worker does not split by rank", hint="nodesplitter=split_by_node")
         by_node = [self._as_worker(number, self.nodesplitter, shards, during) for number in range(here.workers)]
         splits_by_worker = here.workers > 1 and not _overlap(by_node)
         if splits_by_worker and self.workersplitter is split_by_worker:
-            mine = by_node[here.worker]
+            part = by_node[here.worker]
         else:
             by_worker = [
                 self._as_worker(number, self.workersplitter, listed, during) for number, listed in enumerate(by_node)
             ]
             self._check_nothing_lost(by_node, by_worker)
-            mine = by_worker[here.worker]
-        if shards and not mine and not self.may_be_empty:
+            part = by_worker[here.worker]
+        if shards and not part and not self.may_be_empty:
             raise SpecError(
                 f"No samples found in dataset: worker {here.worker} of rank {here.rank} has none of the "
                 f"{len(shards)} shards",
                 hint="use fewer workers; workers share shards where no splitter is given; empty_check=False allows it",
             )
-        return mine
+        return part
 
     def _as_worker(self, number: int, splitter: Any, shards: Sequence[Shard], during: Pass) -> list[Shard]:
-        """What a splitter gives to one of the workers of this rank."""
+        """Return the shards that a splitter gives to one of the workers of this rank."""
         if splitter in (None, False):
             return list(shards)
-        with world.as_worker(replace(during.world, worker=number)) as there:
+        with world.as_worker(replace(during.world, worker=number)) as worker:
             if isinstance(splitter, Resumable):
-                return list(splitter.run(iter(shards), splitter.start(replace(during, world=there))))
+                return list(splitter.run(iter(shards), splitter.start(replace(during, world=worker))))
             return list(splitter(iter(shards)) if callable(splitter) else splitter.run(iter(shards)))
 
     def _check_nothing_lost(self, by_node: list[list[Shard]], by_worker: list[list[Shard]]) -> None:
-        """What the ranks' splitter gave to the workers together, the workers' splitter must leave to them together."""
+        """Check that the workers together have all shards of their rank after the second splitter, and none twice."""
         if self.workersplitter in (None, False):
             return
         given = set().union(*map(_names, by_node))
@@ -132,7 +132,7 @@ class SplitShards(Splitter):
 
 
 def _names(shards: list[Shard]) -> set[tuple[str, int]]:
-    """The shards' addresses; a shard that is listed twice has two."""
+    """Return the addresses of shards, numbered: a shard that is listed twice has two."""
     seen: Counter[str] = Counter()
     names = set()
     for shard in shards:

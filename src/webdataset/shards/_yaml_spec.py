@@ -15,18 +15,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from webdataset import config, stores
-from webdataset.address import MAX_SHARDS, Address, Birth, in_use
+from webdataset import config
+from webdataset.address import MAX_SHARDS, in_use
 from webdataset.errors import ObsoleteException, SpecError, WebDatasetError, Where
 from webdataset.flow import Drawn, Pass, digest
 from webdataset.optional import require
 from webdataset.redact import hides_secrets
 
-from ._expand import expand_urls
+from ._expand import address_in_file, expand_urls
 from ._shard_list import SimpleShardList
 from ._shard_source import ShardSource, Taken, describe
 
 _MOST_CHARACTERS = 10_000_000
+_MOST_DIGITS = 20  # longer integers take quadratic time to build (1:1:1:… has the base 60), or as keys of one hash
 _TOP_KEYS = frozenset({"prefix", "datasets", "buckets"})
 _DATASET_KEYS = frozenset({"buckets", "name", "shards", "resample", "choose"})
 
@@ -122,7 +123,7 @@ def parse_spec(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Iterator[MSS
         return
     try:
         for source in _sources(load_yaml(Path(spec).read_bytes(), f"to read {os.fspath(spec)!r}"), in_code=False):
-            source.urls = in_use(_from_file(url, os.fspath(spec)) for url in source.urls)
+            source.urls = in_use(address_in_file(url, os.fspath(spec)) for url in source.urls)
             yield source
     except (WebDatasetError, OSError):
         raise
@@ -144,14 +145,6 @@ def _sources(content: Any, *, in_code: bool = True) -> Iterator[MSSource]:
         if len(buckets) != 1:
             raise SpecError(f"expected one bucket per dataset, got {buckets}")
         yield _source(dataset, prefix, config.expand_path(buckets[0], secrets=in_code), in_code=in_code)
-
-
-def _from_file(url: str, spec: str) -> Address:
-    """An address out of a spec file, if it may be opened. A relative path is relative to the current directory."""
-    is_relative = stores.scheme_of(url) == "" and not Path(url).is_absolute()
-    address = Address(url, Birth.SPEC, "." if is_relative else str(Path(spec).parent))
-    stores.permitted(address)
-    return address
 
 
 def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bool) -> MSSource:
@@ -176,7 +169,7 @@ def _source(dataset: Mapping[str, Any], prefix: str, bucket: str, *, in_code: bo
 
 
 def load_yaml(text: bytes, why: str) -> Any:
-    r"""The content of a YAML file that anybody may have written: plain values, no larger than allowed when written out.
+    r"""Return the content of a YAML file from an untrusted source: plain values, with a limit for expanded aliases.
 
     An alias costs three bytes, and stands for a list of aliases, each of which stands for a list of aliases.
 
@@ -200,11 +193,15 @@ def load_yaml(text: bytes, why: str) -> Any:
 
 
 def _written_out(node: Any, known: dict[int, int]) -> int:
-    """About how many characters a part of a YAML file has if its aliases are replaced by what they stand for."""
+    """Return about how many characters a part of a YAML file has when its aliases are expanded."""
     size = known.get(id(node))
     if size is None:
-        known[id(node)] = _MOST_CHARACTERS + 1  # inside of itself it has no end
+        known[id(node)] = _MOST_CHARACTERS + 1  # if it contains itself it is infinite
         value = node.value
+        if node.tag.endswith(":int") and len(value) > _MOST_DIGITS:
+            raise SpecError(
+                f"an integer has {len(value):,} digits, at most {_MOST_DIGITS} are allowed", hint="quote it"
+            )
         parts = [] if isinstance(value, str) else chain.from_iterable(value) if node.id == "mapping" else value
         size = known[id(node)] = len(value) + 1 + sum(_written_out(part, known) for part in parts)
     return size

@@ -11,16 +11,16 @@ Functions of one sample:
     `_map` one function for every sample · `_map_dict` one per field · `_map_tuple` one per position · `_select` some of
     the samples · `_to_tuple` fields in order · `_rename` fields by new names · `_extract_keys`, `_rename_keys` the same
     by pattern · `_associate` fields from a table · `_decode` bytes to values · `_xdecode` the same by pattern · `_info`
-    a look at samples
+    prints samples
 Streams:
     `_shuffle` random order · `_detshuffle` the same with its own epoch counter · `_batched` many as one · `_unbatched`
-    one as many · `_bucketed` batches of similar lengths · `_packed` sequences side by side · `_slice` a stretch ·
+    one as many · `_bucketed` batches of similar lengths · `_packed` sequences side by side · `_slice` a range ·
     `_rsample` a random part · `_log_keys` a record of keys · `_join_columns` samples of parallel datasets ·
-    `_repeatedly` again and again
+    `_repeatedly` several passes
 Caches of samples:
     `_cached` in memory · `_lmdb_cached` in LMDB · `_db_cache` in SQLite · `_record_replay` what they share
 Batches:
-    `_collate` columns, copied once · `_padded` columns of different lengths · `_sample_length` how long a sample is
+    `_collate` columns, copied once · `_padded` columns of different lengths
 What they are made of:
     `_ask_handler` failures and handlers · `_buffers` progress of buffers · `_random_draws` draws with a one-number
     state · `_rng` random numbers of a sample · `_field_names` names of fields · `_curry` stages from functions
@@ -114,8 +114,8 @@ if TYPE_CHECKING:
     unlisted = Unlisted
     xdecode = XDecode
 
-# Where each name lives. A pipeline needs a few stages, and loading all of them takes 13 ms.
-_HOME = {
+# The file of each name. A pipeline needs a few stages, and loading all of them takes 13 ms.
+_FILES = {
     "_ask_handler": "answer guarded locate",
     "_associate": "Associate associate=Associate",
     "_batched": "Batched Listed batched=Batched listed=Listed",
@@ -150,7 +150,7 @@ _HOME = {
     "_unbatched": "Unbatched Unlisted unbatched=Unbatched unlisted=Unlisted",
     "_xdecode": "XDecode decode_bin decode_pickle decode_text default_decoders find_decoder xdecode=XDecode",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _FILES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

@@ -1,4 +1,4 @@
-"""What happens when the function of a stage fails on an item: its handler is asked."""
+"""Functions of stages with their handlers: when a function fails on an item, its handler is called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._rng import current
 def guarded(
     function: Callable[[Any], Any], stage: Any, handler: Handler, during: Pass, *, draws: bool = True
 ) -> Callable[[Any], Any]:
-    """The function as a pipeline calls it: failures go to the handler, `rng(sample)` knows the pass.
+    """Return the function as a pipeline calls it: errors go to the handler, and `rng(sample)` uses seed and epoch.
 
     >>> from webdataset.flow import Pass
     >>> from webdataset.handlers import ignore_and_continue
@@ -24,19 +24,19 @@ def guarded(
     DROP
 
     Args:
-        function: what is to be done with an item.
-        stage: whose function it is.
-        handler: asked about failures.
+        function: the function of an item.
+        stage: the stage of the function, for errors.
+        handler: called with the error if the function fails.
         during: the pass.
-        draws: False for functions of our own that never call `rng`: 0.2 µs an item less.
+        draws: False for functions of ours that never call `rng`: that saves 0.2 µs an item.
     """
     if not draws:
         return _guarded(function, stage, handler)
-    mine = (during.seed, during.epoch)
+    salt = (during.seed, during.epoch)
 
     def apply(item: Any) -> Any:
         outer = current.salt
-        current.salt = mine
+        current.salt = salt
         try:
             return function(item)
         except EndOfStreamError:
@@ -49,7 +49,7 @@ def guarded(
     return apply
 
 
-# The same `try` as above, on purpose: one around the other costs 0.02 µs an item and stage more, 0.24 instead of 0.22.
+# The same `try` as above, on purpose: one inside the other takes 0.24 µs an item and stage instead of 0.22.
 def _guarded(function: Callable[[Any], Any], stage: Any, handler: Handler) -> Callable[[Any], Any]:
     def apply(item: Any) -> Any:
         try:
@@ -63,12 +63,12 @@ def _guarded(function: Callable[[Any], Any], stage: Any, handler: Handler) -> Ca
 
 
 def answer(handler: Handler, exn: Exception, stage: Any, item: Any) -> Any:
-    """Ask the handler, once. The exception keeps its type and is told where it happened.
+    """Call the handler once, with the exception, to which the stage and the sample are added.
 
-    Returns `DROP` when the item is to be left out.
+    Returns `DROP` if the item is to be left out.
 
     Raises:
-        EndOfStreamError: the handler wants the stream to end here.
+        EndOfStreamError: the handler returned False: the stream ends here.
     """
     if getattr(stage, "needs_fields", False) and not isinstance(item, Mapping):
         exn = _without_fields(stage, item, exn)
@@ -92,7 +92,7 @@ def _without_fields(stage: Any, item: Any, cause: Exception) -> SpecError:
 
 
 def locate(exn: Exception, stage: Any, item: Any) -> None:
-    """Add the stage and the sample to an exception: into `where` of our own, as a note to anybody else's.
+    """Add the stage and the sample to an exception: to `where` of an error of ours, as a note to any other.
 
     >>> error = KeyError("label")
     >>> locate(error, "map(f)", {"__key__": "0001", "__url__": "a.tar"})

@@ -1,4 +1,4 @@
-"""Extra fields from a table beside the data."""
+"""Additional fields from a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._ask_handler import guarded
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Associate(Described, PerItem):
-    """Add to every sample what a table or a function knows about its key, in place.
+    """Add the fields that a table or a function has for the key of a sample, in place.
 
     >>> labels = {"a": {"cls": 3}}
     >>> list(Associate(labels)([{"__key__": "a"}, {"__key__": "b"}]))
@@ -26,7 +26,7 @@ class Associate(Described, PerItem):
 
     verb: ClassVar[str] = "associate"
     needs_fields: ClassVar[bool] = True
-    # The table may have millions of rows, so it stays out of everything written down.
+    # The table may have millions of rows, so it is not part of any text.
     associator: Mapping[str, Mapping[str, Any]] | Callable[[str], Mapping[str, Any] | None] = field(repr=False)
     handler: Handler = reraise_exception
 

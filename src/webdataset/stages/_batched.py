@@ -45,21 +45,21 @@ class Batched(Described, Resumable):
         return -(-items // self.batchsize) if self.partial else items // self.batchsize
 
     def start(self, during: Pass) -> Buffer:
-        """Nothing held."""
+        """Return the progress of a pass: an empty buffer."""
         return Buffer()
 
     def run(self, items: Iterator[Any], at: Buffer, /) -> Iterator[Any]:
         """Collect and yield."""
-        size, collate, above = self.batchsize, self.collation_fn, at.upstream
+        size, collate, upstream = self.batchsize, self.collation_fn, at.upstream
         held, origins, ended = at.items, at.origins, False
         items = islice(items, at.skip, None) if at.skip else items
         try:
             while not ended:
-                if len(held) < size:  # else its collation failed when the state was saved
+                if len(held) < size:  # else the collation of a full batch had failed when the state was saved
                     for item in items:
-                        # at.take(item) without the call, which would be 0.1 µs of the 8 µs that a small sample costs.
+                        # at.take(item) without the call, which would take 0.1 µs of the 8 µs for a small sample.
                         held.append(item)
-                        origins.append(above.origin if above is not None else None)
+                        origins.append(upstream.origin if upstream is not None else None)
                         if len(held) >= size:
                             break
                     else:
@@ -67,20 +67,20 @@ class Batched(Described, Resumable):
                         if not held or not self.partial:
                             break
                 batch = held if collate is None else collate(held)
-                # at.hand_all() without the call: Ctrl-C comes when a call ends, and would find the batch nowhere
+                # at.hand_all() without the call: Ctrl-C is raised when a call ends, and the batch would be lost.
                 at.handed = None if None in origins else origins
                 held = at.items = []
                 origins = at.origins = []
                 yield batch
         except BaseException:
             if len(held) > len(origins):  # Ctrl-C between the two
-                origins.append(at.above())
+                origins.append(at.upstream_origin())
             raise
         at.hand_all()
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """The batch of these samples."""
-        samples = [recall(one) for one in origin]
+        """Make the batch of these samples again."""
+        samples = [recall(sample) for sample in origin]
         return samples if self.collation_fn is None else self.collation_fn(samples)
 
 

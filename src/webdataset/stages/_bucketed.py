@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from webdataset.arguments import require_callable, require_count
+from webdataset.arguments import is_integer, require_callable, require_count
 from webdataset.describe import Described
 from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Recall, Resumable
@@ -16,7 +16,7 @@ from webdataset.flow import Json, Pass, Recall, Resumable
 from ._ask_handler import locate
 from ._buffers import Grouped
 from ._collate import default_collation_fn
-from ._sample_length import length_by
+from ._field_names import getfirst
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +68,7 @@ class Bucketed(Described, Resumable):
     def run(self, items: Iterator[Any], at: Grouped, /) -> Iterator[Any]:
         """Fill buckets, yield full ones."""
         length = length_by(self.length)
-        for bucket in range(len(at.items)):  # one is full if its collation failed when the state was saved
+        for bucket in range(len(at.items)):  # one is full if its collation had failed when the state was saved
             if self._is_full(at, bucket):
                 yield self._hand(at, bucket)
         for item in at.arrivals(items):
@@ -86,8 +86,8 @@ class Bucketed(Described, Resumable):
             at.hand(bucket)
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """The batch of these samples."""
-        return self._collated([recall(one) for one in origin])
+        """Make the batch of these samples again."""
+        return self._collated([recall(sample) for sample in origin])
 
     def _is_full(self, at: Grouped, bucket: int) -> bool:
         return len(at.items[bucket]) >= self.batchsize[bucket]  # type: ignore[index]  # a tuple since __post_init__
@@ -99,3 +99,27 @@ class Bucketed(Described, Resumable):
 
     def _collated(self, samples: list[Any]) -> Any:
         return samples if self.collation_fn is None else self.collation_fn(samples)
+
+
+def length_by(spec: Any) -> Callable[[Any], int]:
+    """Return a function that measures samples: by a field, by a position in a tuple, or the user's own.
+
+    >>> length_by("txt")({"txt": "hello"}), length_by(0)(("hello", 1))
+    (5, 5)
+    """
+    if isinstance(spec, str):
+        return lambda sample: len(_field(sample, spec))
+    if is_integer(spec):
+        return lambda sample: len(sample[spec])
+    if callable(spec):
+        return spec  # type: ignore[no-any-return]  # whatever it returns is compared with numbers
+    raise SpecError(f"{spec!r} does not say how long a sample is", hint="name a field, a position, or give a function")
+
+
+def _field(sample: Any, name: str) -> Any:
+    if not isinstance(sample, Mapping):
+        raise SpecError(
+            f"the sample is a {type(sample).__name__}, which has no field {name!r}",
+            hint="give the position of the value, as in length=0, or a function",
+        )
+    return getfirst(sample, [name])

@@ -10,7 +10,7 @@ from webdataset.flow import Json, Progress, Recall
 
 
 class LastOrigin(Progress):
-    """A progress that says for itself where the item that was yielded last came from."""
+    """A progress that notes the origin of the item that was yielded last."""
 
     handed: Json = None
 
@@ -19,7 +19,7 @@ class LastOrigin(Progress):
         """The origin noted when the item was yielded."""
         return self.handed
 
-    def above(self) -> Json:
+    def upstream_origin(self) -> Json:
         """The origin of the item just taken."""
         return self.upstream.origin if self.upstream is not None else None
 
@@ -36,7 +36,7 @@ class Buffer(LastOrigin):
     def __init__(self) -> None:
         self.items: list[Any] = []
         self.origins: list[Json] = []
-        self.skip = 0  # items to drop before the first is taken: a checkpoint of version 1 may count them
+        self.skip = 0  # items to drop before the first is taken: only after a checkpoint of version 1
 
     def take(self, item: Any) -> None:
         """Keep an item and where it came from."""
@@ -44,16 +44,16 @@ class Buffer(LastOrigin):
         self.origins.append(self.upstream.origin if self.upstream is not None else None)
 
     def hand_all(self) -> None:
-        """Everything is about to be yielded as one."""
+        """Empty the buffer: all its items are about to be yielded as one."""
         self.handed = None if None in self.origins else self.origins
         self.items, self.origins = [], []
 
     def save(self) -> Json:
-        """The origins; payloads are never saved. None if nothing is held."""
+        """Return the origins of the items, not the items; None if the buffer is empty."""
         return {"held": recallable(self.origins)} if self.origins else None
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Fetch what was held again."""
+        """Fill the buffer again by the origins."""
         self.skip = saved.get("skip", 0)
         self.origins = list(saved["held"])
         self.items = [recall(origin) for origin in self.origins]
@@ -75,15 +75,15 @@ class Grouped(LastOrigin):
         self._origin: Json = None  # of the item that arrived last
 
     def arrivals(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The items, each held until it is taken into a group: to find the group may fail."""
+        """Yield the items, each kept until it is taken into a group: finding its group may fail."""
         yield from self._arrived
         for item in items:
-            self._arrived, self._origin = [item], self.above()
+            self._arrived, self._origin = [item], self.upstream_origin()
             yield item
         self._arrived = []
 
     def take(self, item: Any, group: int) -> None:
-        """Keep an item, or a part of it, in that group; one after the last begins a new one."""
+        """Keep an item, or a part of it, in a group; the number after the last one makes a new group."""
         self._arrived = []
         if group == len(self.items):
             self.items.append([])
@@ -92,22 +92,22 @@ class Grouped(LastOrigin):
         self.origins[group].append(self._origin)
 
     def hand(self, group: int) -> None:
-        """This group is about to be yielded as one."""
+        """Empty a group: its items are about to be yielded as one."""
         self.handed = None if None in self.origins[group] else self.origins[group]
         self.items[group], self.origins[group] = [], []
 
     def remove(self, group: int) -> None:
-        """The same, and the group is gone."""
+        """Empty a group and remove it."""
         self.hand(group)
         del self.items[group], self.origins[group]
 
     def save(self) -> Json:
-        """The origins, group by group."""
+        """Return the origins, group by group."""
         arrived = {"arrived": recallable([self._origin])} if self._arrived else {}
         return {"held": [recallable(origins) for origins in self.origins], **arrived}
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Fetch what was held again."""
+        """Fill the groups again by the origins."""
         self.origins = [list(origins) for origins in saved["held"]]
         self.items = [[recall(origin) for origin in origins] for origins in self.origins]
         if "arrived" in saved:
@@ -135,7 +135,7 @@ class Counted(Progress):
 
 
 def recallable(origins: list[Json]) -> list[Json]:
-    """A copy of the origins, if every one of them can be read again.
+    """Return a copy of the origins, if all items can be read again.
 
     >>> recallable([["a.tar", 0, 0], None])
     Traceback (most recent call last):

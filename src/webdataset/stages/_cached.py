@@ -18,7 +18,7 @@ Part = tuple[int, int]
 
 
 class Memory:
-    """The complete recordings of a stage, by part. It does not travel to other processes."""
+    """The complete recordings of a stage, by part. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self.recordings: dict[Part, list[Any]] = {}
@@ -28,7 +28,7 @@ class Memory:
 
 
 class Recorded(Played):
-    """A recording in memory is gone with its process: on resume the whole pass is read and recorded again."""
+    """The progress of a pass. A recording in memory ends with its process: a resumed pass is recorded again."""
 
     def __init__(self, during: Pass, *, cached: bool) -> None:
         super().__init__(during)
@@ -45,7 +45,7 @@ class Recorded(Played):
         return {**super().save(), "whole": self.is_whole}
 
     def save_start(self) -> Json:
-        """That the samples come out of the recording, whose order does not follow from the number of the pass."""
+        """Return that samples are played back: their order does not follow from the number of the pass."""
         return {"taken": 0, "cached": True, "whole": True} if self.cached else None
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -56,16 +56,16 @@ class Recorded(Played):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Cached(Described, Resumable):
-    """Keep all samples in memory during the first complete pass and hand out the same ones in later passes.
+    """Keep all samples in memory during the first complete pass and yield the same ones in later passes.
 
     >>> stage = Cached()
     >>> list(stage("abc")), list(stage("never read"))
     (['a', 'b', 'c'], ['a', 'b', 'c'])
 
     Later passes have the order of the first: shuffle after the cache. Each process keeps its own part of the data, so
-    worker processes must live on (`persistent_workers=True`) for the cache to be of use. Fields may be replaced
+    worker processes must persist (`persistent_workers=True`) for the cache to be of use. Fields may be replaced
     downstream (each pass gets a new dict) but arrays changed in place stay changed. A checkpoint taken during a later
-    pass can be resumed only while the process lives; after one taken between two passes a new process records the next
+    pass can be resumed only in the same process; after one taken between two passes a new process records the next
     pass, in the order of that one. For more data than fits, use `DBCache`.
 
     Args:
@@ -144,7 +144,7 @@ class _InMemory(Store):
 
 
 def _copied(sample: Any) -> Any:
-    """Stages downstream change samples in place."""
+    """Return a copy of a sample, because later stages change samples in place."""
     return sample.copy() if isinstance(sample, dict | list) else sample
 
 

@@ -1,4 +1,4 @@
-"""A list of samples as one batch: column by column, each value copied once."""
+"""Collation: a list of samples as one batch, column by column, each value copied once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def collate_columns(samples: Sequence[Any], combine: Combine) -> Any:
 
 
 def combine_columns(columns: Columns) -> Any:
-    """What `default_collation_fn` makes of the samples in these columns; an array is a column that was stacked already.
+    """Return the batch that `default_collation_fn` makes of these columns; a column that is an array stays as it is.
 
     >>> combine_columns(([1, 2], ["a", "b"], np.zeros((2, 1))))
     (array([1, 2]), ['a', 'b'], array([[0.],
@@ -156,7 +156,7 @@ def _require_rows(samples: Sequence[Any], length: int) -> None:
 
 
 def _located(combine: Combine, column: list[Any], samples: Sequence[Any], name: Any) -> Any:
-    """Combine a column; an error is told which column it was, and which samples disagree."""
+    """Combine a column; add the column and the samples that differ to an error."""
     try:
         return combine(column)
     except CollationError as error:
@@ -169,7 +169,7 @@ def _located(combine: Combine, column: list[Any], samples: Sequence[Any], name: 
 
 
 def _odd_ones(column: list[Any]) -> list[int]:
-    """The first value of a column, and the first that has another shape."""
+    """Return the numbers of the first value of a column, and of the first that has another shape."""
     shapes = [getattr(value, "shape", None) for value in column]
     return [0, *[number for number, shape in enumerate(shapes) if shape != shapes[0]][:1]]
 
@@ -191,13 +191,13 @@ def _stacked_arrays(arrays: Sequence[Any]) -> Any:
 
 
 def _stacked_tensors(torch: Any, tensors: list[Any]) -> Any:
-    """Without torch's own threads where possible: in a loader they wait, spinning, for cores that decode images."""
+    """Stack tensors, without torch's own threads if possible: in a loader they use the cores that decode images."""
     dtype = tensors[0].dtype
     try:
         if all(type(tensor) is torch.Tensor and tensor.dtype == dtype for tensor in tensors):
             return torch.from_numpy(_stacked_arrays([tensor.numpy() for tensor in tensors]))
     except (TypeError, RuntimeError):
-        pass  # on a device, with a gradient, or of a type that NumPy has not
+        pass  # on a device, with a gradient, or of a type that NumPy does not have
     _require_one_shape(tensors)
     return torch.stack(tensors)
 

@@ -1,4 +1,4 @@
-"""Stages out of plain functions, and plain functions out of stages."""
+"""Stages made of plain functions, and plain functions made of stages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FilterFunction:
 
 
 class RestCurried:
-    """A function of a stream that is given its other arguments first.
+    """A function of a stream whose other arguments are given before the stream.
 
     >>> def every(data, n):
     ...     for number, item in enumerate(data):

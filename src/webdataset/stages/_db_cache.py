@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 # A transaction waits for the disk (about 5 ms); every 500 samples that is 10 µs a sample.
 _CHUNK = 500
-# Workers take turns in writing; a turn takes milliseconds.
-_PATIENCE_S = 120
+# Seconds that a worker waits for the others to write, which takes milliseconds.
+_LONGEST_WAIT_S = 120
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS recorded (part TEXT, number INTEGER, sample BLOB, PRIMARY KEY (part, number));
@@ -116,20 +117,14 @@ class _InDatabase(Store):
     def open(self) -> None:
         import sqlite3  # 3 ms of the first sample of every dataset otherwise
 
-        try:
+        with self._errors():
             # A pass may be begun in one thread and ended in another; it is never in two at once.
-            self._connection = sqlite3.connect(self._path, timeout=_PATIENCE_S, check_same_thread=False)
-        except sqlite3.OperationalError as error:
-            raise StoreError(f"the cache cannot be opened: {error}", Where(shard=self._path)) from error
-        try:
-            self._connection.executescript(_TABLES)
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise FormatError(
-                f"this is not a sample cache: {error}",
-                Where(shard=self._path),
-                hint="name a file that DBCache may write, or delete it",
-            ) from error
+            self._connection = sqlite3.connect(self._path, timeout=_LONGEST_WAIT_S, check_same_thread=False)
+            try:
+                self._connection.executescript(_TABLES)
+            except BaseException:
+                self._connection.close()
+                raise
 
     def close(self) -> None:
         try:
@@ -140,7 +135,8 @@ class _InDatabase(Store):
 
     def complete(self) -> int | None:
         query = "SELECT samples, whole FROM complete WHERE part = ?"
-        found = self._connection.execute(query, (self._part,)).fetchone()
+        with self._transaction() as transaction:
+            found = transaction.execute(query, (self._part,)).fetchone()
         if found is None:
             return None
         samples, whole = found
@@ -151,7 +147,8 @@ class _InDatabase(Store):
 
     def read(self, number: int) -> Any:
         query = "SELECT sample FROM recorded WHERE part = ? AND number = ?"
-        found = self._connection.execute(query, (self._part, number)).fetchone()
+        with self._transaction() as transaction:
+            found = transaction.execute(query, (self._part, number)).fetchone()
         if found is None:
             raise StateError(f"sample {number} is not in the cache", Where(shard=self._path))
         return self._pickler.loads(found[0])
@@ -159,7 +156,7 @@ class _InDatabase(Store):
     def begin(self, taken: int) -> bool:
         if not self._lock.acquire():
             return False
-        with self._connection as transaction:
+        with self._transaction() as transaction:
             transaction.execute("DELETE FROM complete WHERE part = ?", (self._part,))
             transaction.execute("DELETE FROM recorded WHERE part = ? AND number >= ?", (self._part, taken))
             query = "SELECT COUNT(*) FROM recorded WHERE part = ?"
@@ -173,16 +170,40 @@ class _InDatabase(Store):
             self._flush()
 
     def finish(self, *, whole: bool) -> None:
-        with self._connection as transaction:
+        with self._transaction() as transaction:
             self._insert(transaction)
             row = (self._part, self._count, whole)
             transaction.execute("INSERT OR REPLACE INTO complete VALUES (?, ?, ?)", row)
 
     def _flush(self) -> None:
         if self._waiting:
-            with self._connection as transaction:
+            with self._transaction() as transaction:
                 self._insert(transaction)
 
     def _insert(self, transaction: sqlite3.Connection) -> None:
         transaction.executemany("INSERT INTO recorded VALUES (?, ?, ?)", self._waiting)
         self._waiting = []
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._errors(), self._connection as connection:
+            yield connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        import sqlite3
+
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise StoreError(
+                f"the cache cannot be opened or written: {error}",
+                Where(shard=self._path),
+                hint="check its disk and its permissions",
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise FormatError(
+                f"this is not a sample cache: {error}",
+                Where(shard=self._path),
+                hint="name a file that DBCache may write, or delete it",
+            ) from error

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
-from webdataset.arguments import require_callable
+from webdataset.arguments import in_order, require_callable
 from webdataset.describe import Described, did_you_mean
 from webdataset.errors import SpecError
 from webdataset.flow import Columns, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.redact import warn
 
 from ._ask_handler import guarded
 from ._rng import rng
@@ -50,8 +50,8 @@ class Decode(Described, PerItem):
     decode('rgb8', only='jpg json')
 
     Args:
-        handlers: image specs ("rgb8", "torchrgb", "pil", …), "audio", "video", or functions of (key, data) that
-            return None for what is not theirs; keys look like ".jpg" or ".seg.jpg".
+        handlers: image specs ("rgb8", "torchrgb", "pil", …), "audio", "video", or functions of (key, data) that return
+            None for fields that they do not decode; keys are such as ".jpg" or ".seg.jpg".
         pre: handlers before these; by default those that unpack `.gz` and `.zst`.
         post: handlers after these; by default the table of extensions.
         only: names of the fields to decode; the others stay bytes.
@@ -111,7 +111,7 @@ class Decode(Described, PerItem):
                 unchecked.clear()
                 if names.isdisjoint(sample):
                     found = sorted(name for name in sample if not name.startswith("__"))
-                    warnings.warn(
+                    warn(
                         f"decode(only={self.only!r}): the first sample has no such field; its fields are "
                         f"{', '.join(found)}",
                         stacklevel=2,
@@ -121,7 +121,7 @@ class Decode(Described, PerItem):
         return checked
 
     def on_columns(self) -> Callable[[Columns], Columns] | None:
-        """Where only the table of extensions decodes; images are worth a thread each."""
+        """Decode by columns if only the table of extensions decodes; images gain more from threads."""
         chosen = self.handlers or self.pre or self.post or self.only is not None  # whose names are checked by sample
         return None if chosen else self._decoder().decode_columns
 
@@ -141,7 +141,7 @@ class Decode(Described, PerItem):
 def _names(only: Any) -> tuple[str, ...]:
     if not isinstance(only, Iterable):
         raise SpecError(f"decode(only={only!r}) names no fields", hint='for example only=["jpg", "cls"]')
-    return tuple(only)
+    return in_order(only)
 
 
 def _check_image_options(handlers: tuple[Any, ...], image: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from ._shuffle import Reservoir, Shuffle
 
 @dataclass(repr=False, eq=False)
 class DetShuffle(Described, Resumable):
-    """Shuffle in an order that depends on `seed` and `epoch` alone; `epoch` is that of the pass begun last.
+    """Shuffle in an order that depends on `seed` and `epoch` alone; `epoch` is that of the latest pass.
 
     >>> stage = DetShuffle(seed=3)
     >>> first, second = list(stage(range(9))), list(stage(range(9)))
@@ -25,9 +25,9 @@ class DetShuffle(Described, Resumable):
     >>> list(DetShuffle(seed=3, epoch=0)(range(9))) == second
     True
 
-    Outside a pipeline every pass adds one to `epoch`. A pipeline tells the stage its epoch, so that processes which are
-    started anew for every epoch do not begin at 0 again; setting `epoch` by hand moves the pass after it to the next
-    one.
+    Outside a pipeline every pass adds one to `epoch`. A pipeline gives the stage its epoch, so that processes which are
+    started anew for every epoch do not begin at 0 again. After `epoch` was set by hand the next pass has the number
+    after it.
     """
 
     verb: ClassVar[str] = "detshuffle"
@@ -44,10 +44,10 @@ class DetShuffle(Described, Resumable):
 
     def start(self, during: Pass) -> Reservoir:
         """An empty buffer; `epoch` becomes that of this pass."""
-        known, told = self._known or (self.epoch, -1)
-        if self._known is not None and self.epoch != known:  # set by hand since
-            told, known = during.epoch - 1, self.epoch
-        self.epoch = known + during.epoch - told
+        known, pipeline_epoch = self._known or (self.epoch, -1)
+        if self._known is not None and self.epoch != known:  # it was set by hand
+            pipeline_epoch, known = during.epoch - 1, self.epoch
+        self.epoch = known + during.epoch - pipeline_epoch
         self._known = (self.epoch, during.epoch)
         return self._reservoir()
 

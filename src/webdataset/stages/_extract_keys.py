@@ -31,7 +31,7 @@ class ExtractKeys(Described, PerItem):
         patterns: shell patterns, compared with `field` and with `.field`; `"a;b"` or `["a", "b"]` for alternatives.
         duplicate_is_error: False takes the first of several fields that match.
         ignore_missing: True leaves out what is not there, which makes the tuple shorter.
-        handler: asked when a field is missing or not unique.
+        handler: called when a field is missing or not unique.
     """
 
     verb: ClassVar[str] = "extract_keys"

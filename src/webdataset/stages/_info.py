@@ -1,4 +1,4 @@
-"""A look at samples on their way."""
+"""Some samples, printed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Info(Described, PerItem):
         def show(sample: Any) -> Any:
             number = next(numbers)
             if number < self.n or (self.every > 0 and (number + 1) % self.every == 0):
-                # Found late, so that a stage can be sent to a process with another standard error.
+                # `sys.stderr` is looked up now, so that a stage can be sent to a process with another one.
                 (self.stream or sys.stderr).write(self._text(sample))
             return sample
 

@@ -26,9 +26,9 @@ class JoinColumns(Described):
     >>> list(JoinColumns(images, labels))
     [{'__key__': 'a', 'jpg': b'1', 'cls': 1}, {'__key__': 'b', 'jpg': b'2', 'cls': 2}]
 
-    Each dataset takes its own part for this process, so parallel shards stay parallel as long as the datasets have the
-    same shards in the same order and are split alike; keys that do not agree are an error, never a wrong pair. Shuffle
-    after joining. A pipeline that begins with a join resumes by reading it again up to where it was.
+    Each dataset takes the part of this process, so parallel shards stay parallel as long as the datasets have the same
+    shards in the same order and are split alike; keys that differ are an error, never a wrong pair. Shuffle after
+    joining. A pipeline that begins with a join resumes by reading it again up to where it was.
 
     Args:
         sources: the datasets; the first one decides about order, `__url__` and other meta fields.
@@ -58,7 +58,11 @@ class JoinColumns(Described):
         return call("join_columns", *[type(source) for source in self.sources], missing=self.missing)
 
     def __iter__(self) -> Iterator[Sample]:
-        return join_samples(self.sources, missing=self.missing, conflict=self.conflict, window=self.window)
+        return self.of_streams(self.sources)
+
+    def of_streams(self, streams: Sequence[Iterable[Sample]]) -> Iterator[Sample]:
+        """The same join of these streams, which stand for the datasets."""
+        return join_samples(streams, missing=self.missing, conflict=self.conflict, window=self.window)
 
     def __call__(self) -> Iterator[Sample]:
         """Run as the first stage of a pipeline."""
@@ -80,7 +84,7 @@ def join_samples(
         return
     lookups = [_Lookup(other, window) for other in others]
     for sample in first:
-        found = [one for lookup in lookups if (one := lookup.find(sample["__key__"])) is not None]
+        found = [other for lookup in lookups if (other := lookup.find(sample["__key__"])) is not None]
         if len(found) == len(others):
             yield _merged([sample, *found], conflict)
 
@@ -89,7 +93,7 @@ def _in_step(first: Iterator[Sample], others: list[Iterator[Sample]], conflict: 
     nothing: Sample = {}
     for sample in first:
         found = [sample, *[next(other, nothing) for other in others]]
-        if any(one.get("__key__") != sample["__key__"] for one in found):
+        if any(joined.get("__key__") != sample["__key__"] for joined in found):
             raise _disagreement(found)
         yield _merged(found, conflict)
     found = [nothing, *[next(other, nothing) for other in others]]
@@ -98,10 +102,10 @@ def _in_step(first: Iterator[Sample], others: list[Iterator[Sample]], conflict: 
 
 
 def _disagreement(found: list[Sample]) -> FormatError:
-    keys = [repr(one["__key__"]) if one else "at its end" for one in found]
+    keys = [repr(sample["__key__"]) if sample else "at its end" for sample in found]
     return FormatError(
         f"the datasets to join are not parallel: {' · '.join(keys)}",
-        Where(shard=next((one["__url__"] for one in found if "__url__" in one), None)),
+        Where(shard=next((sample["__url__"] for sample in found if "__url__" in sample), None)),
         hint="use the same shards in the same order for all, or join_columns(missing='drop')",
     )
 
@@ -124,7 +128,7 @@ def _merged(samples: list[Sample], conflict: str) -> Sample:
 
 
 class _Lookup:
-    """A stream that can be asked for a key a little ahead. What comes before a key that was found is gone."""
+    """A stream in which a key is looked up within a window. Samples before a key that was found are dropped."""
 
     def __init__(self, stream: Iterator[Sample], window: int) -> None:
         self._stream, self._window = stream, window

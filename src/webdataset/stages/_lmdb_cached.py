@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,8 +16,8 @@ from webdataset.optional import require
 
 from ._record_replay import OnDisk, Pickler, Played, RecordingLock, Store, play
 
-# Written with the last samples. The public library's marker is another one, so its stores, which are ordered by key and
-# not by number, are recorded anew and never misread.
+# Written with the last samples. The public library has another marker, so its stores, which are ordered by key and not
+# by number, are recorded anew and never misread.
 _COMPLETE = b"complete: samples by number"
 
 
@@ -67,7 +68,7 @@ class LMDBCached(OnDisk):
 
 
 class _Environments:
-    """Open stores: LMDB does not let a process open the same one twice, nor a forked child use its parent's."""
+    """Open stores: LMDB forbids a process to open a store twice, and a forked child to use those of its parent."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[Any]] = {}
@@ -125,12 +126,12 @@ class _InLmdb(Store):
             _environments.release(self._path)
 
     def complete(self) -> int | None:
-        with self._environment.begin() as transaction:
+        with self._transaction() as transaction:
             count = transaction.get(_COMPLETE)
         return None if count is None else int(count)
 
     def read(self, number: int) -> Any:
-        with self._environment.begin() as transaction:
+        with self._transaction() as transaction:
             data = transaction.get(_name(number))
         if data is None:
             raise StateError(f"sample {number} is not in the cache", Where(shard=self._path))
@@ -140,14 +141,14 @@ class _InLmdb(Store):
         if not self._lock.acquire():
             return False
         if taken:
-            with self._environment.begin() as transaction:
-                there = transaction.get(_name(taken - 1)) is not None
-        with self._environment.begin(write=True) as transaction:
+            with self._transaction() as transaction:
+                has_last = transaction.get(_name(taken - 1)) is not None
+        with self._transaction(write=True) as transaction:
             transaction.delete(_COMPLETE)
             if not taken:
                 transaction.drop(self._environment.open_db(txn=transaction), delete=False)
         self._count = taken
-        return not taken or there
+        return not taken or has_last
 
     def append(self, sample: Any) -> None:
         self._waiting.append((_name(self._count), self._pickler.dumps(sample)))
@@ -159,21 +160,27 @@ class _InLmdb(Store):
         self._flush((_COMPLETE, b"%d" % self._count))
 
     def _flush(self, *more: tuple[bytes, bytes]) -> None:
-        import lmdb
-
         rows, self._waiting = [*self._waiting, *more], []
-        if not rows:
-            return
-        try:
-            with self._environment.begin(write=True) as transaction:
+        if rows:
+            with self._transaction(write=True) as transaction:
                 for name, data in rows:
                     transaction.put(name, data)
+
+    @contextmanager
+    def _transaction(self, *, write: bool = False) -> Iterator[Any]:
+        import lmdb
+
+        where = Where(shard=self._path)
+        try:
+            with self._environment.begin(write=write) as transaction:
+                yield transaction
         except lmdb.MapFullError as error:
-            raise StoreError(
-                f"the cache is full at {self._map_size:,} bytes", Where(shard=self._path), hint="give a larger map_size"
-            ) from error
+            full = f"the cache is full at {self._map_size:,} bytes"
+            raise StoreError(full, where, hint="give a larger map_size") from error
+        except lmdb.Error as error:
+            raise StoreError(f"the cache cannot be read or written: {error}", where, hint="check its disk") from error
 
 
 def _name(number: int) -> bytes:
-    """Numbers as bytes that sort like the numbers."""
+    """Return a number as bytes, which sort like the numbers."""
     return number.to_bytes(8, "big")

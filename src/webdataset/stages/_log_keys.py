@@ -1,4 +1,4 @@
-"""A record of which samples passed."""
+"""A record of the keys of all samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Numbered(Counted):
-    """How many samples were logged, and by whom."""
+    """How many samples were logged, and by which process."""
 
     def __init__(self, world: World) -> None:
         super().__init__()

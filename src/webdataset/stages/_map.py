@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,6 +10,7 @@ from webdataset.arguments import require_callable
 from webdataset.describe import Described
 from webdataset.flow import DROP, Pass, PerItem
 from webdataset.handlers import Handler, reraise_exception
+from webdataset.redact import warn
 
 from ._ask_handler import guarded
 from ._returns_nothing import returns_nothing
@@ -36,7 +36,7 @@ class Map(Described, PerItem):
         require_callable("map", f=self.f, handler=self.handler)
         if returns_nothing(self.f):
             name = getattr(self.f, "__name__", "the function")
-            warnings.warn(
+            warn(
                 f"map({name}) leaves every sample out: the function returns None; end it with `return sample`",
                 stacklevel=3,
             )

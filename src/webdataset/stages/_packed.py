@@ -41,7 +41,7 @@ class Rows(Grouped):
         self.used[group] += self._measure(item)
 
     def remove(self, group: int) -> None:
-        """The row is about to be yielded."""
+        """Remove a row, which is about to be yielded."""
         super().remove(group)
         del self.used[group]
 
@@ -53,7 +53,7 @@ class Rows(Grouped):
 
 @dataclass(frozen=True, repr=False)
 class Packed(Described, Resumable):
-    """Put sequences into rows of `size`, each into the first open row that has room.
+    """Put sequences into rows of `size`, each into the first open row with enough space.
 
     >>> samples = [{"__key__": key, "tokens": [n] * n} for key, n in [("a", 3), ("b", 4), ("c", 2)]]
     >>> for row in Packed(5, "tokens")(samples):
@@ -62,7 +62,7 @@ class Packed(Described, Resumable):
     ['b'] [4 4 4 4 0] [1 1 1 1 0] [0 1 2 3 0]
 
     A row is yielded when it is full, or, the fullest first, when a sequence fits nowhere and `rows` are open. A row
-    has the fields asked for, the keys of its samples under `__keys__`, `segment_ids` (1 for the first sequence, 2 for
+    has the named fields, the keys of its samples under `__keys__`, `segment_ids` (1 for the first sequence, 2 for
     the second, …, 0 for padding) and `positions` (0, 1, 2, … within each sequence).
 
     Args:
@@ -99,7 +99,7 @@ class Packed(Described, Resumable):
         return Rows(self._length, self._sequence)
 
     def run(self, items: Iterator[Any], at: Rows, /) -> Iterator[Any]:
-        """Find a place for each sequence."""
+        """Find a row for each sequence, and yield the rows that are full."""
         yield from self._closed(at)
         for item in at.arrivals(items):
             length = self._checked_length(item)
@@ -116,8 +116,8 @@ class Packed(Described, Resumable):
             yield self._hand(at, 0)
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """The row of these samples."""
-        return self._packed([self._sequence(one, recall) for one in origin])
+        """Make the row of these samples again."""
+        return self._packed([self._sequence(part, recall) for part in origin])
 
     def _sequence(self, origin: Json, recall: Recall) -> Any:
         if self.overlong != "split":
@@ -130,7 +130,7 @@ class Packed(Described, Resumable):
         return {**sample, **{field: sample[field][start : start + self.size] for field in self.fields}}
 
     def _place(self, at: Rows, length: int) -> int:
-        """The first row with room for it; one after the last is a new one."""
+        """Return the first row with space for so many elements; the number after the last is a new row."""
         return next((row for row, used in enumerate(at.used) if used + length <= self.size), len(at.used))
 
     def _closed(self, at: Rows) -> Iterator[Any]:

@@ -1,8 +1,8 @@
-"""What caches of samples share: record a pass while it runs, and play it back once it is complete.
+"""The base of all caches of samples: record a pass while it runs, and play it back once it is complete.
 
-A recording belongs to one part of the data, so that each worker plays back what it recorded. It counts once it is
-complete: a pass that was broken off, by a `break` or by a kill, is recorded again from the start, or, when the pipeline
-goes on from a checkpoint, from there.
+A recording belongs to one part of the data, so that each worker plays back what it recorded. It is used once it is
+complete: a pass that was left, by a `break` or a kill, is recorded again from the start, or, when the pipeline is
+resumed from a checkpoint, from there on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("webdataset.stages")
 
 
 class Store(ABC):
-    """One recording. Used as a context manager; nothing is open outside."""
+    """One recording. It is open inside a `with` block only."""
 
     def __enter__(self) -> Self:
         self._owner = os.getpid()
@@ -35,7 +35,7 @@ class Store(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A fork copies passes that are under way; the copy must not write or close what is its parent's.
+        # A forked child has copies of the parent's open passes; it must not write to their files or close them.
         if os.getpid() == self._owner:
             self.close()
 
@@ -57,7 +57,7 @@ class Store(ABC):
 
     @abstractmethod
     def begin(self, taken: int) -> bool:
-        """Make ready to record from there on. False if the samples before are not there or another process records."""
+        """Prepare to record after `taken` samples; return False if these are missing or another process records."""
 
     @abstractmethod
     def append(self, sample: Any) -> None:
@@ -65,18 +65,18 @@ class Store(ABC):
 
     @abstractmethod
     def finish(self, *, whole: bool) -> None:
-        """The recording is complete; `whole` if the stream came to its end, and not to a limit."""
+        """Mark the recording as complete; `whole` if the stream has ended, and was not cut by a limit."""
 
 
 class Played(LastOrigin):
-    """How many samples were yielded, and whether they came out of the recording."""
+    """How many samples were yielded, and whether they were played back."""
 
     def __init__(self, during: Pass) -> None:
         self.during = during
         self.taken, self.cached = 0, False
 
     def save(self) -> Json:
-        """Two values."""
+        """Return both values."""
         return {"taken": self.taken, "cached": self.cached}
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -91,7 +91,7 @@ class OnDisk(Described, Resumable):
 
     @property
     def carries(self) -> bool:
-        """A complete pass is recorded."""
+        """Whether the next pass depends on this one: it does, a complete pass is recorded."""
         return True
 
     def __getstate__(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class OnDisk(Described, Resumable):
         return Played(during)
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """A sample by its number, or, while recording, from upstream."""
+        """Read a sample by its number, or, if it was being recorded, from upstream."""
         if not is_played_back(origin):
             return recall(origin)
         with self.store(tuple(origin["part"])) as store:
@@ -117,7 +117,7 @@ class OnDisk(Described, Resumable):
 
 
 def is_played_back(origin: Json) -> bool:
-    """Whether this is the origin of a sample of the recording. Datasets inside have origins that are dicts, too."""
+    """Whether this is the origin of a sample of a recording; origins of nested datasets are dicts, too."""
     return isinstance(origin, dict) and "cached" in origin
 
 
@@ -173,7 +173,7 @@ def _record(items: Iterator[Any], at: Played, store: Store, limit: int | None) -
         except StopIteration:
             whole = True
             break
-        at.handed = at.above()
+        at.handed = at.upstream_origin()
         if recording:
             store.append(sample)
         if again:
@@ -212,7 +212,7 @@ class Pickler:
 
 
 def _for_disk(value: Any) -> Any:
-    """Addresses lose their secrets, because a recording stays on the disk; views, which do not pickle, become bytes."""
+    """Return a value for a file: addresses without their secrets; bytes in place of views, which cannot be pickled."""
     if isinstance(value, Address):
         clean = Address(redacted(value), value.birth, redacted(value.home), value.number)
         return Drawn(clean, value.draw) if isinstance(value, Drawn) else clean
@@ -226,7 +226,7 @@ def _for_disk(value: Any) -> Any:
 
 
 def _module_by_name(pickler: Any) -> Any:
-    """A module as its name and the other way round: modules do not pickle."""
+    """Return a module as its name, and a name as the module: modules cannot be pickled."""
     import importlib
     import types
 
@@ -251,7 +251,7 @@ class RecordingLock:
         return self._lock is not None
 
     def release(self) -> None:
-        """Give it back; harmless if it is not held."""
+        """Release the lock, if this process holds it."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()

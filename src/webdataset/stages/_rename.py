@@ -23,7 +23,7 @@ class Rename(Described, PerItem):
     [{'__key__': 'a', 'cls': 3, 'image': b'...'}]
 
     Args:
-        handler: asked when none of the old names is there.
+        handler: called when none of the old names is there.
         keep: False leaves out all fields that were not renamed, the key too.
         kw: `new="old"`, or `new="old1;old2"` for the first of several.
     """

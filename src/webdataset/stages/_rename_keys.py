@@ -33,7 +33,7 @@ class RenameKeys(Described, PerItem):
         keep_unselected: True keeps the fields that no rule matches; by default they are left out, the key too.
         must_match: False allows rules that match nothing.
         duplicate_is_error: False takes the first of several fields that would get the same name.
-        handler: asked when one of these conditions is not met.
+        handler: called when one of these conditions is not met.
         kw: `new="pattern"`, after `args`.
     """
 

@@ -1,4 +1,4 @@
-"""A stream again and again."""
+"""Several passes over a source."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _repeat(
             samples += batchsize(batch) if nsamples is not None else 0
             if _reached(batches, nbatches) or _reached(samples, nsamples):
                 return
-        if batches == before:  # an empty source would spin for ever
+        if batches == before:  # an empty source would be read for ever
             return
         epochs += 1
 

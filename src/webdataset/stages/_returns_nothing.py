@@ -1,4 +1,4 @@
-"""Whether a function can return anything but None: one without `return` drops every sample, and says nothing."""
+"""Whether a function can return anything but None: one without `return` would drop every sample without an error."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATO
 
 
 def returns_nothing(function: Any) -> bool:
-    """Whether a Python function returns None from everywhere, going by its code.
+    """Whether a Python function can only return None, judged by its bytecode.
 
     >>> def forgotten(sample):
     ...     sample["n"] = 1
     >>> returns_nothing(forgotten), returns_nothing(lambda sample: sample), returns_nothing(len)
     (True, False, False)
 
-    False where that is not known: for functions of C, objects that can be called, generators.
+    False if that is not known: for functions in C, callable objects, generators.
     """
     if inspect.ismethod(function):
         function = function.__func__

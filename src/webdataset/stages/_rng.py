@@ -34,17 +34,17 @@ def rng(sample: Any, *salt: int | str) -> random.Random:
     Inside a function that a stage calls (`map`, `map_dict`, `select` …) seed and epoch are those of the running
     pipeline; anywhere else, and in stages that run outside a pipeline, they are 0 and 0. Every call starts the sample's
     sequence anew: keep the generator, or salt it, to draw different numbers in different places. A sample that comes
-    twice in one epoch (resampling) gets other numbers the second time: its `__url__` knows which one it is.
+    twice in one epoch (resampling) has other numbers the second time: its `__url__` is numbered.
 
     Args:
         sample: a sample or shard item (its key and address count), or a string or integer that identifies one.
-        salt: tells several generators of one sample apart.
+        salt: makes several generators of one sample different.
     """
     return random.Random(digest(*current.salt, *identity(sample), *salt))
 
 
 def identity(sample: Any) -> tuple[int | str, ...]:
-    """What makes a sample this sample and no other.
+    """Return what identifies a sample.
 
     >>> identity({"__key__": "0001", "__url__": "a.tar", "cls": b"7"})
     ('0001', 'a.tar')

@@ -18,7 +18,7 @@ _FINE = 2**53
 
 
 class DrawsMade(Progress):
-    """How many items were drawn for."""
+    """How many draws were made, one for each item."""
 
     def __init__(self, seed: int) -> None:
         self.draws = Draws(seed)

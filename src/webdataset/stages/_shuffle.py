@@ -27,10 +27,10 @@ class Reservoir(Buffer):
     def __init__(self, draws: Draws) -> None:
         super().__init__()
         self.draws = draws
-        self.half = False  # while it grows: one of the two items is there for which one is yielded
+        self.half = False  # while the buffer grows: one was taken of the two items for which one is yielded
 
     def draw(self) -> Any:
-        """Take a random item out: the last one fills its place."""
+        """Remove and return a random item; the last item takes its place in the list."""
         items, origins = self.items, self.origins
         chosen = self.draws.below(len(items))
         item, self.handed = items[chosen], origins[chosen]

@@ -1,4 +1,4 @@
-"""A stretch of the stream."""
+"""A range of the stream."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Slice(Described, Resumable):
         return call("slice", self.first, self.stop, self.step)
 
     def count(self, items: int) -> int:
-        """Those on the grid."""
+        """How many items of so many are in the range."""
         stop = items if self.stop is None else min(items, self.stop)
         return len(range(self.first, stop, self.step))
 
@@ -53,13 +53,13 @@ class Slice(Described, Resumable):
         return Counted()
 
     def run(self, items: Iterator[Any], at: Counted, /) -> Iterator[Any]:
-        """Count, and yield what falls on the grid."""
+        """Yield the items of the range."""
         while self.stop is None or at.taken < self.stop:
             try:
                 item = next(items)
             except StopIteration:
                 return
-            ahead = at.taken - self.first
+            offset = at.taken - self.first
             at.taken += 1
-            if ahead >= 0 and ahead % self.step == 0:
+            if offset >= 0 and offset % self.step == 0:
                 yield item

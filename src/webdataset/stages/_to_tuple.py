@@ -27,7 +27,7 @@ class ToTuple(Described, PerItem):
 
     Args:
         args: field names; `"a;b"` or `["a", "b"]` is the first of these that a sample has.
-        handler: asked when a field is missing.
+        handler: called when a field is missing.
         missing_is_error: False puts None for a field that is not there.
         none_is_error: whether a value may be None; as `missing_is_error` if not given.
     """
@@ -99,7 +99,7 @@ class ToTuple(Described, PerItem):
 
 
 def _picker(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Take the first alternatives, which are nearly always there, in one step."""
+    """Return a function that takes the first alternatives, which samples nearly always have, in one step."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda sample: tuple([sample[name] for name in names])

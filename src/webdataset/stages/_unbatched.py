@@ -1,4 +1,4 @@
-"""Many out of one: rows of a batch, items of a list."""
+"""The rows of batches and the items of lists, one by one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._buffers import LastOrigin, recallable
 
 
 class Opened(LastOrigin):
-    """The batch whose rows are being yielded: where it came from, and how many rows are gone."""
+    """The batch whose rows are being yielded: its origin, and how many rows were yielded."""
 
     def __init__(self) -> None:
         self.batch: Any = None
@@ -24,15 +24,15 @@ class Opened(LastOrigin):
         self.row, self.is_open = 0, False
 
     def open(self, batch: Any) -> None:
-        """A batch was taken."""
-        self.batch, self.source, self.is_open = batch, self.above(), True
+        """Begin with a batch."""
+        self.batch, self.source, self.is_open = batch, self.upstream_origin(), True
 
     def finish(self) -> None:
-        """Its last row is about to be yielded."""
+        """End the batch: its last row is about to be yielded."""
         self.batch, self.source, self.row, self.is_open = None, None, 0, False
 
     def save(self) -> Json:
-        """The origin of the batch, and how many rows are gone; None between two batches."""
+        """Return the origin of the batch, and how many rows were yielded; None between two batches."""
         return {"batch": recallable([self.source])[0], "row": self.row} if self.is_open else None
 
     def load(self, saved: Json, recall: Recall) -> None:
@@ -68,7 +68,7 @@ class _TakesApart(Described, Resumable):
             at.finish()
 
     def again(self, origin: Json, recall: Recall) -> Any:
-        """That part of that item."""
+        """Make a part of an item again."""
         with well_formed(origin, "unbatched()"):
             whole, row = origin
         parts = self.parts(recall(whole))

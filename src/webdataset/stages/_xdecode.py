@@ -56,7 +56,7 @@ default_decoders: list[tuple[str, StreamDecoder]] = [
 
 
 def find_decoder(decoders: Sequence[tuple[str, StreamDecoder]], path: str) -> StreamDecoder | None:
-    """The decoder of the last rule whose pattern fits the last part of the path, as it is or with a dot in front.
+    """Return the decoder of the last rule whose pattern matches the last part of the path, or that with a dot before.
 
     >>> find_decoder([("*.txt", "first"), ("a.*", "second")], "dir/a.txt")
     'second'

@@ -47,11 +47,11 @@ class AisStore(HttpStore):
             start += "/"
         wanted = self._request(f"buckets/{quote(bucket)}", {"provider": query["provider"]})
 
-        def ask(token: str) -> tuple[list[str], str]:
+        def request_page(token: str) -> tuple[list[str], str]:
             value = {"prefix": name, "continuation_token": token, "pagesize": 0, "props": "name,size"}
             return persist(lambda: _page(wanted, value), prefix, self.patience, self.kind)
 
-        return (start + name_in_bucket for name_in_bucket in every_page(ask, ""))
+        return (start + name_in_bucket for name_in_bucket in every_page(request_page, ""))
 
     def _request(self, path: str, query: dict[str, str]) -> Request:
         endpoint = config.read("AIS_ENDPOINT")
@@ -88,7 +88,7 @@ def parse(url: str) -> tuple[str, str, dict[str, str]]:
     bucket, _, name = rest.partition("/")
     if not bucket:
         raise SpecError("the address names no bucket", Where(shard=url), hint="write ais://bucket/object")
-    # A listed name is the name itself: options in it would be those of a stranger.
+    # A listed name is the name itself: options in it would come from an untrusted source.
     refuse_another_name(url, name, changed=bool(options) and birth_of(url) is Birth.LISTING)
     return bucket, name, {**query, **found}
 
@@ -96,9 +96,9 @@ def parse(url: str) -> tuple[str, str, dict[str, str]]:
 def _page(wanted: Request, value: dict[str, Any]) -> tuple[list[str], str]:
     """Names of objects, and the token of the next page."""
     body = json.dumps({"action": "list", "name": "", "value": value}).encode()
-    asking = wanted.adding(**{"Content-Type": "application/json", "Accept": "application/json"})
+    with_body = wanted.adding(**{"Content-Type": "application/json", "Accept": "application/json"})
 
     def read(page: Any, _: object) -> tuple[list[str], str]:
         return [entry["name"] for entry in page.get("entries") or ()], page.get("continuation_token") or ""
 
-    return request_list(asking, read, "AIS_ENDPOINT", body)
+    return request_list(with_body, read, "AIS_ENDPOINT", body)

@@ -53,11 +53,11 @@ def _basic(user: str, password: str) -> str:
 def _from_table(url: str) -> dict[str, str]:
     """`WDS_HTTP_HEADERS` maps the beginning of an address to headers; the longest one that matches is used."""
     table = config.read("WDS_HTTP_HEADERS")
-    fitting = [prefix for prefix in table if _begins(url, prefix)]
+    fitting = [prefix for prefix in table if _has_prefix(url, prefix)]
     return dict(table[max(fitting, key=len)]) if fitting else {}
 
 
-def _begins(url: str, prefix: str) -> bool:
+def _has_prefix(url: str, prefix: str) -> bool:
     """A prefix ends at the end of a host or path component: `https://h` is not `https://h.evil.org`."""
     rest = url.removeprefix(prefix) if url.startswith(prefix) else None
     return rest is not None and (prefix.endswith("/") or rest[:1] in {"", "/", "?"})
@@ -71,11 +71,12 @@ def _from_netrc(host: str, path: str | None) -> dict[str, str]:
 
     try:
         entry = netrc.netrc(path).authenticators(host)
-    except (OSError, netrc.NetrcParseError) as error:
-        raise SpecError(
-            f"the netrc file {path} cannot be read: {error}", hint="fix it, or name another file in NETRC"
-        ) from error
-    if entry is None:
-        return {}
-    user, _, password = entry
-    return {"Authorization": _basic(user, password or "")}
+    except OSError as error:
+        raise SpecError(f"the netrc file {path} cannot be read: {error}", hint="name another file in NETRC") from error
+    except (netrc.NetrcParseError, UnicodeDecodeError) as error:
+        line = getattr(error, "lineno", None)
+    else:
+        return {} if entry is None else {"Authorization": _basic(entry[0], entry[2] or "")}
+    # Not from that error: it shows the word that it did not expect, which may be a part of a password.
+    place = f"line {line} of the netrc file" if line else "the netrc file"
+    raise SpecError(f"{place} {path} cannot be read", hint="fix it: quote a password with a blank; or set NETRC")

@@ -1,8 +1,8 @@
 """A helper process that reads and writes object stores for a forked process.
 
 obstore runs threads of its own, which do not survive a fork: in a child of a process that has used it (a DataLoader
-worker, for example), every call would hang. Such a child starts a helper process, the broker, and talks to it over
-pipes: one request, one answer. A broker serves one stream at a time and is reused for the next.
+worker, for example), every call would hang. Such a child starts a helper process, the broker, and sends it requests
+over pipes: one request, one answer. A broker serves one stream at a time and is reused for the next.
 
 A broker ends with the process that started it, also in the middle of a request (`webdataset.child_processes`).
 """
@@ -64,7 +64,7 @@ class Broker:
         except (OSError, EOFError) as error:
             self.close()
             raise StoreError("the broker process for object stores ended", hint="see its messages above") from error
-        except BaseException:  # an interrupt: the answer that is on its way must not be taken for the next one
+        except BaseException:  # an interrupt: the answer to this request must not be read as that of the next one
             self.close()
             raise
         if not good:
@@ -80,7 +80,7 @@ class Broker:
 
     @property
     def closed(self) -> bool:
-        """Whether it cannot be asked any more."""
+        """Whether the broker has ended."""
         return self._process.returncode is not None
 
     def forget(self) -> None:
@@ -107,21 +107,21 @@ class BrokeredStore(Store):
     def read_range(
         self, url: str, start: int, length: int, version: str | None = None, size: int | None = None
     ) -> bytes:
-        data: bytes = _once("read_range", url, start, length, version, size)
+        data: bytes = _ask_once("read_range", url, start, length, version, size)
         return data
 
     def stat(self, url: str) -> Stat:
-        found: Stat = _once("stat", url)
+        found: Stat = _ask_once("stat", url)
         return found
 
     def list(self, prefix: str) -> Iterator[str]:
-        return iter(_once("list", prefix))
+        return iter(_ask_once("list", prefix))
 
 
 class _BrokeredStream(Stream):
     def __init__(self, url: str, start: int) -> None:
         super().__init__(start)
-        self._broker: Broker | None = take()
+        self._broker: Broker | None = take_broker()
         try:
             self.size, self.version = self._broker.ask("open_read", url, start)
         except BaseException:
@@ -141,13 +141,13 @@ class _BrokeredStream(Stream):
     def _end(self) -> None:
         broker, self._broker = self._broker, None
         if broker is not None:
-            give_back(broker)
+            return_broker(broker)
 
 
 class _BrokeredUpload(Upload):
     def __init__(self, url: str) -> None:
         self._finished = True  # until there is a broker to give back
-        self._broker = take()
+        self._broker = take_broker()
         self._finished = False
         try:
             self._broker.ask("open_write", url)
@@ -163,13 +163,13 @@ class _BrokeredUpload(Upload):
         try:
             self._broker.ask("publish")
         finally:
-            give_back(self._broker)
+            return_broker(self._broker)
 
     def discard(self) -> None:
-        give_back(self._broker)
+        return_broker(self._broker)
 
 
-def take() -> Broker:
+def take_broker() -> Broker:
     """An idle broker, or a new one."""
     with _lock:
         if _idle:
@@ -177,13 +177,13 @@ def take() -> Broker:
     return Broker()
 
 
-def give_back(broker: Broker) -> None:
-    """The stream of the broker is done; if it is still open there, it is dropped."""
+def return_broker(broker: Broker) -> None:
+    """Return a broker to the idle ones; its stream is closed."""
     if broker.closed:
         return
     try:
         broker.ask("drop")
-    except Exception:  # of a stream whose end does not matter any more
+    except Exception:  # of closing a stream that is not read any more
         broker.close()
     else:
         with _lock:
@@ -201,12 +201,12 @@ def close_brokers() -> None:
         broker.close()
 
 
-def _once(*request: Any) -> Any:
-    broker = take()
+def _ask_once(*request: Any) -> Any:
+    broker = take_broker()
     try:
         return broker.ask(*request)
     finally:
-        give_back(broker)
+        return_broker(broker)
 
 
 def send(pipe: IO[bytes], message: Any) -> None:

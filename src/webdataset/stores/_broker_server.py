@@ -18,7 +18,7 @@ def serve(lifeline: int) -> None:
     """Answer requests until there are no more."""
     end_with_lifeline(lifeline)
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not be mixed with the answers
+    os.dup2(2, 1)  # output that a library prints must not be mixed with the answers
     requests = _Requests()
     with suppress(EOFError):
         while True:

@@ -17,37 +17,37 @@ from webdataset.errors import StoreError
 
 from ._store import PIECE
 
-# Reads into memory of this size or more skip the buffer. Less is a header; the rest of a window is rarely so small, and
-# the next megabyte would be copied once more if the buffer were filled for it.
+# Reads into memory of this size or more skip the buffer, which would copy the bytes once more. Smaller reads are
+# headers; the rest of a window is rarely so small.
 _LARGE = 1 << 12
 
 
 class Stream(io.RawIOBase):
-    """A forward-only binary stream; subclasses define where the next bytes come from.
+    """A forward-only binary stream; subclasses define how the next bytes are read (`fill`).
 
-    `position` is how far the source was read; a buffer of `buffered` bytes holds what was not read from the stream yet.
-    Readers of archives read headers and payloads in turn: the buffer serves them in C, from memory that is reused. New
-    memory for each piece would cost more in page faults than this one copy.
+    `position` is the position in the source; a buffer of `buffered` bytes holds bytes that were not read from the
+    stream yet. Readers of archives read headers and payloads in turn: Python's buffer, which is written in C, reuses
+    its memory. New memory for each piece would cost more in page faults than this one copy.
     """
 
     buffered = PIECE
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
-        self._told = position
+        self._read_position = position
         self._failure: Exception | None = None
-        # A buffer of one byte is none: larger reads skip it.
-        self._reader = io.BufferedReader(_Place(self), max(1, self.buffered))
+        # A buffer of one byte has no effect: larger reads skip it.
+        self._reader = io.BufferedReader(_BufferSource(self), max(1, self.buffered))
 
     @abstractmethod
     def fill(self, view: memoryview) -> int:
-        """Write the next bytes there, as soon as there are any; returns their number, 0 at the verified end."""
+        """Write the next bytes to `view` as soon as there are any; returns their number, 0 at the verified end."""
 
     def readable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self._told
+        return self._read_position
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Exactly `size` bytes, fewer at the end or just before a failure; all of them when `size` is negative."""
@@ -62,17 +62,17 @@ class Stream(io.RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         """At most as many bytes as fit into the buffer, as soon as there are any."""
-        if len(buffer) >= _LARGE and self.position == self._told and not self.closed:
+        if len(buffer) >= _LARGE and self.position == self._read_position and not self.closed:
             count = self._refill(memoryview(buffer))  # the buffer is empty: skip it, without a copy
         else:
             count = self._reader.readinto1(buffer)
         if not count and len(buffer) and self._failure is not None:
             raise self._failure
-        self._told += count
+        self._read_position += count
         return count
 
     def peek(self, size: int = 1, /) -> bytes:
-        """The next bytes without taking them: one at least, unless this is the end."""
+        """The next bytes without reading them: at least one, unless this is the end."""
         piece = self._reader.peek(size)
         if not piece and self._failure is not None:
             raise self._failure
@@ -86,7 +86,7 @@ class Stream(io.RawIOBase):
     def _checked(self, piece: bytes, wanted: int) -> bytes:
         if not piece and wanted and self._failure is not None:
             raise self._failure
-        self._told += len(piece)
+        self._read_position += len(piece)
         return piece
 
     def readall(self) -> bytes:
@@ -112,8 +112,8 @@ class Stream(io.RawIOBase):
         return count
 
 
-class _Place(io.RawIOBase):
-    """The source of the buffer; it must not keep its stream alive."""
+class _BufferSource(io.RawIOBase):
+    """The source of the buffer; it has no strong reference to its stream, which is closed when it is deleted."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = weakref.ref(stream)

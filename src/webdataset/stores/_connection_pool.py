@@ -26,7 +26,7 @@ def manager(url: str) -> urllib3.PoolManager:
     proxy = config.proxy(url)
     with _lock:
         if proxy not in _managers:
-            _managers[proxy] = _new(proxy)
+            _managers[proxy] = _new_manager(proxy)
         return _managers[proxy]
 
 
@@ -39,13 +39,13 @@ def close_connections() -> None:
         managers = list(_managers.values())
         _managers.clear()
     for known in managers:
-        for key in known.pools.keys():  # noqa: SIM118 - it is no dict, and cannot be iterated over
-            known.pools[key].close()  # clear() leaves that to the garbage collector
+        for key in known.pools.keys():  # noqa: SIM118 - not a dict: it cannot be iterated over
+            known.pools[key].close()  # clear() leaves this to the garbage collector
         known.clear()
     close_brokers()
 
 
-def _new(proxy: str | None) -> urllib3.PoolManager:
+def _new_manager(proxy: str | None) -> urllib3.PoolManager:
     import urllib3
 
     from ._timely_headers import with_timely_headers

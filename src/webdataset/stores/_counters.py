@@ -1,4 +1,4 @@
-"""What the stores have done so far, in numbers."""
+"""Counters of the stores: bytes, seconds, retries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 class Counters:
-    """Thread-safe numbers that only grow; a run takes a `snapshot` before and asks for the difference `since` then.
+    """Thread-safe counters; `since` returns their growth after a `snapshot`.
 
     >>> counters = Counters()
     >>> before = counters.snapshot()
@@ -24,26 +24,26 @@ class Counters:
         self._numbers: Counter[str] = Counter()
 
     def add(self, name: str, amount: float = 1) -> None:
-        """Let one number grow."""
+        """Increase one counter."""
         with self._lock:
             self._numbers[name] += amount  # type: ignore[assignment]  # seconds are fractions; Counter adds them fine
 
     def snapshot(self) -> dict[str, float]:
-        """All numbers now."""
+        """The current values of all counters."""
         with self._lock:
             return dict(self._numbers)
 
     def since(self, before: dict[str, float]) -> dict[str, float]:
-        """What grew after a snapshot was taken, by how much."""
+        """The counters that grew after a snapshot, and by how much."""
         return growth(before, self.snapshot())
 
     def after_fork(self) -> None:
-        """A child begins with a lock of its own: the parent's may have been held by another thread."""
+        """Replace the lock in a child: another thread of the parent may have held it."""
         self._lock = threading.Lock()
 
 
 def growth(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
-    """What grew between two snapshots, by how much.
+    """The counters that grew between two snapshots, and by how much.
 
     >>> growth({"http.opened": 1}, {"http.opened": 3, "http.bytes": 0})
     {'http.opened': 2}
@@ -62,6 +62,6 @@ def rates(grown: Mapping[str, float]) -> dict[str, float]:
 
 
 counters = Counters()
-"""Of this process: `KIND.bytes`, `KIND.seconds`, `KIND.retries`, `KIND.opened`, `cache.hits`, …"""
+"""The counters of this process: `KIND.bytes`, `KIND.seconds`, `KIND.retries`, `KIND.opened`, `cache.hits`, …"""
 
 os.register_at_fork(after_in_child=counters.after_fork)

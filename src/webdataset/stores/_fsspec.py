@@ -1,7 +1,7 @@
 """Every other scheme that fsspec supports: sftp, ssh, ftp, hdfs, webdav, github, …
 
-A version is asked for by a request of its own, and some file systems read each block of a file by another one. So the
-version is asked for again after the bytes: what was read in between belongs to it.
+The version of a file is requested separately, and some file systems read each block with another request. So the
+version is requested again after the bytes: if it is the same, the bytes in between belong to it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ._trust import refuse_local
 from ._upload import Upload
 
 _OURS = "http, https, s3, gs, az, hf, ais, file, pipe, memory"
-# What file systems call the time of the last change.
+# The names that file systems use for the time of the last change.
 _TIMES = ("mtime", "modify", "modified", "LastModified", "last_modified", "updated", "created")
 # Schemes of fsspec that open local files.
 _DISGUISES = {"local", "dir", "simplecache", "filecache", "blockcache"}
 
 
 class FsspecStore(Store):
-    """Everything that fsspec can open.
+    """All schemes that fsspec can open.
 
     >>> FsspecStore().open_read("nonsense://x")
     Traceback (most recent call last):
@@ -62,7 +62,7 @@ class FsspecStore(Store):
         return _FsspecUpload(url)
 
     def list(self, prefix: str) -> Iterator[str]:
-        fs, path = _place(prefix)
+        fs, path = _file_system_and_path(prefix)
         if prefix.endswith("/") and not path.endswith("/"):
             path += "/"  # some file systems remove it
         folder, _, _ = path.rpartition("/")
@@ -73,7 +73,7 @@ class FsspecStore(Store):
 
 class _FsspecBody(Body):
     def __init__(self, url: str, start: int, stat: Callable[[str], Stat]) -> None:
-        fs, path = _place(url)
+        fs, path = _file_system_and_path(url)
         self._url, self.start, self._at, self.ranged, self._stat = url, start, start, True, stat
         self._found = found = _stat(url)
         self.size, self.version = found.size, found.etag
@@ -101,7 +101,7 @@ class _FsspecUpload(Upload):
     def __init__(self, url: str) -> None:
         self._finished = True  # until there is something to publish or discard
         self._url = url
-        self._fs, self._path = _place(url)
+        self._fs, self._path = _file_system_and_path(url)
         self._temporary = f"{self._path}.{secrets.token_hex(4)}.part"  # a name of its own for every writer
         with fsspec_errors(url):
             self._file: Any = self._fs.open(self._temporary, "wb")
@@ -135,9 +135,9 @@ def _find(fs: Any, folder: str, prefix: str) -> list[str]:
 
 
 def _stat(url: str) -> Stat:
-    fs, path = _place(url)
+    fs, path = _file_system_and_path(url)
     with fsspec_errors(url):
-        fs.invalidate_cache(fs._parent(path))  # a listing that the file system keeps has an old version
+        fs.invalidate_cache(fs._parent(path))  # a listing in the file system's cache may have an old version
         found = fs.info(path)
     if found.get("type") == "directory":
         raise StoreError("this is a directory", Where(shard=url), hint="add / at the end to name the files in it")
@@ -147,7 +147,7 @@ def _stat(url: str) -> Stat:
     return Stat(found.get("size"), str(etag) if etag else f'W/"{modified}"' if modified else None)
 
 
-def _place(url: str) -> tuple[Any, str]:
+def _file_system_and_path(url: str) -> tuple[Any, str]:
     """The file system of an address, and the path in it."""
     fsspec = require("fsspec", extra="fsspec", why=f"to open {url}")
     if "::" in url or scheme_of(url) in _DISGUISES:
@@ -163,7 +163,7 @@ def _place(url: str) -> tuple[Any, str]:
             hint=f"use one of {_OURS}, one that fsspec supports, or add yours to stores.schemes",
         ) from error
     except OSError as error:
-        raise _meaning(error, url) from error
+        raise _typed_error(error, url) from error
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         refuse_local(url)
     refuse_another_name(url, "", changed=birth_of(url) is Birth.LISTING and not url.endswith(path))
@@ -172,19 +172,19 @@ def _place(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def fsspec_errors(url: str) -> Iterator[None]:
-    """Turn exceptions of file systems into ours."""
+    """Turn exceptions of file systems into typed errors."""
     try:
         yield
     except StoreError:
         raise
     except (OSError, EOFError, io.UnsupportedOperation) as error:
-        raise _meaning(error, url) from error
+        raise _typed_error(error, url) from error
     except Exception as error:
-        # Each file system brings a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
+        # Each file system uses a library with exceptions of its own (paramiko, ftplib, …): treated as temporary.
         raise retryable(StoreError(f"{type(error).__name__}: {error}", Where(shard=url))) from error
 
 
-def _meaning(error: BaseException, url: str) -> StoreError:
+def _typed_error(error: BaseException, url: str) -> StoreError:
     where = Where(shard=url)
     if isinstance(error, FileNotFoundError):
         return ShardNotFound("file not found", where, hint="check the address")

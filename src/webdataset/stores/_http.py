@@ -80,7 +80,7 @@ class HttpStore(Store):
         with self.open_read(folder) as stream:
             page = read_document(stream, folder)
         found = (urljoin(folder, link) for link in links(page.decode("utf-8", "replace")))
-        for url in dict.fromkeys(found):  # `a.tar` and `./a.tar` are one
+        for url in dict.fromkeys(found):  # `a.tar` and `./a.tar` are the same
             if url.startswith(prefix) and not url.endswith("/"):
                 yield url
 
@@ -111,10 +111,10 @@ class HttpStore(Store):
                 raise
         else:
             response.drain_conn()  # there is nothing to read; this returns the connection to its pool
-            return Stat(_content_length(response), _version(response), _time(response))
+            return Stat(_content_length(response), _version(response), _modification_time(response))
         body = self._body(url, 0, 1, None)
         try:
-            return Stat(body.size, body.version, _time(body.response))
+            return Stat(body.size, body.version, _modification_time(body.response))
         finally:
             body.close()
 
@@ -141,12 +141,12 @@ class HttpBody(Body):
     def read1(self, size: int) -> bytes:
         try:
             return self._read1(min(size, PIECE), decode_content=False)
-        except Exception:  # entering the context manager for every piece would cost too much
+        except Exception:  # entering the context manager for each piece would cost too much
             with urllib3_errors():
                 raise
 
     def close(self) -> None:
-        # The pool has it already if the body was read to its end; otherwise the connection is closed.
+        # If the body was read to its end, the connection is in the pool again; otherwise it is closed.
         self.response.close()
 
 
@@ -174,7 +174,7 @@ def _version(response: urllib3.BaseHTTPResponse) -> str | None:
 
 
 def _digest(response: urllib3.BaseHTTPResponse) -> tuple[str, str] | None:
-    """The hash of the whole object, also beside a part of it: RFC 9530, and Google Cloud Storage."""
+    """The hash of the whole object, which is sent with parts of it too: RFC 9530, and Google Cloud Storage."""
     headers = response.headers
     if headers.get("Content-Encoding") or headers.get("x-goog-stored-content-encoding", "identity") != "identity":
         return None
@@ -186,7 +186,7 @@ def _digest(response: urllib3.BaseHTTPResponse) -> tuple[str, str] | None:
     return None
 
 
-def _time(response: urllib3.BaseHTTPResponse) -> float | None:
+def _modification_time(response: urllib3.BaseHTTPResponse) -> float | None:
     from email.utils import parsedate_to_datetime  # rarely needed, and 10 ms of the first sample
 
     try:

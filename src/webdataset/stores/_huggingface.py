@@ -65,13 +65,13 @@ class HubAddress:
     def download(self) -> str:
         """The web address of the file."""
         if self.kind == "buckets":
-            return f"{_hub()}/buckets/{self.repository}/resolve/{quote(self.path, safe='')}"
+            return f"{_hub_endpoint()}/buckets/{self.repository}/resolve/{quote(self.path, safe='')}"
         kind = "" if self.kind == "models" else f"{self.kind}/"
-        return f"{_hub()}/{kind}{self.repository}/resolve/{quote(self.revision, safe='')}/{quote(self.path)}"
+        return f"{_hub_endpoint()}/{kind}{self.repository}/resolve/{quote(self.revision, safe='')}/{quote(self.path)}"
 
     def tree(self, folder: str) -> str:
         """The web address of the list of files below a folder."""
-        base = f"{_hub()}/api/{self.kind}/{self.repository}/tree"
+        base = f"{_hub_endpoint()}/api/{self.kind}/{self.repository}/tree"
         if self.kind == "buckets":
             return f"{base}{'/' + quote(folder, safe='') if folder else ''}?recursive=true"
         return f"{base}/{quote(self.revision, safe='')}{'/' + quote(folder) if folder else ''}?recursive=true"
@@ -108,7 +108,7 @@ def _file_address(url: str) -> HubAddress:
 
 
 def _page(page: Request) -> tuple[list[str], Request | None]:
-    """Paths of files, and the request for the next page, which is as little trusted as a redirect."""
+    """Paths of files, and the request for the next page, which is checked like a redirect."""
 
     def read(items: Any, headers: Mapping[str, str]) -> tuple[list[str], str | None]:
         following = re.search(r'<([^>]+)>;\s*rel="next"', headers.get("Link", ""))
@@ -120,7 +120,7 @@ def _page(page: Request) -> tuple[list[str], Request | None]:
 
 def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
     library = require("huggingface_hub", extra="hf", why="to write to hf://")
-    hub = library.HfApi(endpoint=_hub(), token=config.hub_token() or False)
+    hub = library.HfApi(endpoint=_hub_endpoint(), token=config.hub_token() or False)
     try:
         if address.kind == "buckets":
             hub.batch_bucket_files(address.repository, add=[(spool.read(), address.path)])
@@ -137,7 +137,7 @@ def _upload(address: HubAddress, spool: IO[bytes], url: str) -> None:
         raise StoreError(f"the hub rejected the file: {error}", Where(shard=url), hint="check HF_TOKEN") from error
 
 
-def _hub() -> str:
+def _hub_endpoint() -> str:
     endpoint: str = config.read("HF_ENDPOINT")
     return endpoint.rstrip("/")
 

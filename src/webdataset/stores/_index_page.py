@@ -1,4 +1,4 @@
-"""The links of a directory page that a web server made."""
+"""The links in a directory page of a web server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Links(HTMLParser):
 
 
 def links(page: str) -> list[str]:
-    """Where the page leads, in its order.
+    """The links of a page, in their order.
 
     >>> links('<a href="?sort=name">Name</a> <a href="a.tar">a.tar</a> <a href="b/">b/</a>')
     ['a.tar', 'b/']

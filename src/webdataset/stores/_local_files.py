@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import glob
 import hashlib
@@ -10,28 +9,30 @@ import io
 import os
 import re
 import secrets
+import shutil
 import stat
+import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import IO, Any
 
 from webdataset import config
-from webdataset.errors import AccessDenied, ShardNotFound, StoreError, Where
+from webdataset.errors import ShardNotFound, StoreError, Where
 
 from ._globs import is_pattern
 from ._parse_address import local_path
 from ._store import Stat, Store
+from ._system_errors import system_errors
 from ._trust import refuse_local
 from ._upload import Upload, point_nowhere
 
-# Blocks are gathered up to so many bytes, or so many blocks, and written by one system call without a copy.
+# Up to so many bytes, or so many blocks, are collected and written by one system call without a copy.
 _GATHERED_BYTES = 1 << 20
 _GATHERED_BLOCKS = 1024  # the most that Linux and macOS take at a time
-_HINTS = {
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "the system has too many open files",
-    errno.EIO: "check the disk",
-}
+# File systems allow 255 bytes, and our endings take up to 40.
+_LONGEST_NAME = 200
+# Seconds after which a file that was made is locked.
+_SOON_LOCKED = 60.0
 
 
 class LocalStore(Store):
@@ -91,7 +92,7 @@ class LocalStore(Store):
 
 
 class _LocalFile(io.FileIO):
-    """A file whose read errors are ours."""
+    """A file whose read errors are typed errors."""
 
     def readinto(self, buffer: Any, /) -> int:
         try:
@@ -152,7 +153,7 @@ class _LocalUpload(Upload):
         self._blocks: list[bytes | memoryview] = []
         self._gathered = 0
         self._incomplete = False
-        with suppress(OSError):  # a file system without locks: the sweep then relies on process ids alone
+        with suppress(OSError):  # a file system without locks: there no sweep removes it
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._finished = False
 
@@ -190,12 +191,14 @@ class _LocalUpload(Upload):
             self._remove()
             raise
         finally:
-            os.close(self._descriptor)
+            with system_errors(self._path):
+                os.close(self._descriptor)
         _sync_directory(self._path)
 
     def discard(self) -> None:
         self._remove()
-        os.close(self._descriptor)
+        with suppress(OSError):
+            os.close(self._descriptor)
 
     def disown(self) -> None:
         if not self._finished:  # the descriptor of a finished one may be another file by now
@@ -203,7 +206,7 @@ class _LocalUpload(Upload):
             point_nowhere(self._descriptor)
 
     def _remove(self) -> None:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # of a disk that is gone: what failed before says so, and the next writer sweeps
             os.unlink(self._temporary)
 
 
@@ -220,21 +223,51 @@ def _host() -> str:
 
 def _temporary_name(path: str) -> str:
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:180]}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.part")
+    return os.path.join(folder, f"{temporary_prefix(name)}{secrets.token_hex(4)}.part")
+
+
+def temporary_prefix(name: str) -> str:
+    """How the names of temporary files and folders beside a file begin; eight letters and `.part` follow.
+
+    >>> temporary_prefix("a.tar").startswith(".a.tar.")
+    True
+    """
+    return f"{hidden_name(name)}.{_host()}-{os.getpid()}-"
+
+
+def lock_folder(path: str) -> int:
+    """Lock a temporary folder, so that no sweep removes it, until the descriptor is closed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    with suppress(OSError):  # a file system without locks: there no sweep removes it
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def hidden_name(name: str) -> str:
+    """How the hidden files beside a file begin: with its name, or with as much of it as leaves room for an ending.
+
+    >>> hidden_name("a.tar"), len(hidden_name("x" * 255))
+    ('.a.tar', 198)
+    """
+    data = os.fsencode(name)
+    if len(data) <= _LONGEST_NAME:
+        return f".{name}"
+    beginning = data[: _LONGEST_NAME - 20].decode("utf-8", "ignore")
+    return f".{beginning}-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
 def sweep_folder(folder: str, names: Collection[str]) -> None:
-    """Remove what writers of these files of a folder left behind when they were killed, if the system lets us.
+    """Remove the temporary files and folders that killed writers of these names left in a folder, if permitted.
 
     >>> sweep_folder("/nowhere", {"a.tar"})
     """
-    kept = {name[:180] for name in names}
-    ours = re.compile(rf"\.(.+)\.{_host()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
+    kept = {hidden_name(name) for name in names}
+    ours = re.compile(rf"(\..+)\.{_host()}-(\d+)-\w{{8}}\.part", re.DOTALL)
     with suppress(OSError):
         for entry in os.listdir(folder or "."):
             found = ours.fullmatch(entry)
-            if found and found[1] in kept and not process_lives(int(found[2])):
-                _remove_unlocked(os.path.join(folder, entry))
+            if found and found[1] in kept:
+                _remove_abandoned(os.path.join(folder, entry), int(found[2]))
 
 
 def process_lives(process: object) -> bool:
@@ -247,19 +280,30 @@ def process_lives(process: object) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # not a possible process id: the file is not ours
+    except (ProcessLookupError, OverflowError):  # OverflowError: not a possible process id
         return False
     except PermissionError:  # it belongs to another user
         pass
     return True
 
 
-def _remove_unlocked(path: str) -> None:
-    # The process id may belong to another container with our host name; the lock decides.
+def _remove_abandoned(path: str, process: int) -> None:
+    """Remove a file or folder that no process has locked: another process may have the number by now.
+
+    Where there are no locks, nothing is removed.
+    """
     with suppress(OSError):
-        with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(path)
+        if process_lives(process) and time.time() - os.stat(path).st_mtime < _SOON_LOCKED:
+            return  # it may have been made just now, and not be locked yet
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                os.unlink(path)
+        finally:
+            os.close(descriptor)
 
 
 def _sync_directory(path: str) -> None:
@@ -269,35 +313,3 @@ def _sync_directory(path: str) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-@contextmanager
-def system_errors(path: str) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into ours; those that a library derived stay what they are.
-
-    >>> with system_errors("a.tar"):
-    ...     open("/no/such/file")
-    Traceback (most recent call last):
-    webdataset.errors.ShardNotFound: file not found – a.tar – check the name and the directory
-    """
-    try:
-        yield
-    except OSError as error:
-        if type(error).__module__ != "builtins":
-            raise
-        raise _meaning(error, Where(shard=path)) from error
-
-
-def _meaning(error: OSError, where: Where) -> StoreError:
-    if isinstance(error, FileNotFoundError):
-        return ShardNotFound("file not found", where, hint="check the name and the directory")
-    if isinstance(error, PermissionError):
-        return AccessDenied("permission denied", where, hint="check the owner and mode of the file and its directory")
-    if isinstance(error, IsADirectoryError):
-        return StoreError("this is a directory", where, hint="add / at the end to name the files in it")
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StoreError("the disk is full", where, hint="free some space or write elsewhere")
-    if error.errno == errno.EROFS:
-        return AccessDenied("the file system is read-only", where, hint="write elsewhere")
-    what = f"the operating system reports: {error.strerror or error}"
-    return StoreError(what, where, hint=_HINTS.get(error.errno or 0, "check the name and the system's limits"))

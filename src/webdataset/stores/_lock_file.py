@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lock_file(path: str, *, wait: bool = False) -> Any:
-    """The lock, to be released with `.release()`, or None if it is held elsewhere. If locking fails, no file is left.
+    """Lock a file; returns the lock (`.release()`), or None if another owner has it. After an error no file is left.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/lock"
@@ -22,19 +22,19 @@ def lock_file(path: str, *, wait: bool = False) -> Any:
         wait: wait until the lock is free.
 
     Raises:
-        OSError: there are no locks here, or the file cannot be opened.
+        OSError: the file system has no locks, or the file cannot be opened.
     """
     import filelock  # 30 ms, which only a process that locks has to spend
 
-    made = _make(path)
-    # Without flock (ENOSYS) filelock would take the mere existence of the file for a lock, and we have just made it.
+    made = _create_file(path)
+    # Without flock (ENOSYS) filelock would treat the existing file as a lock, and it was made by `_create_file`.
     lock = filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire(blocking=wait)
     except filelock.Timeout:
         return None
     except OSError:
-        if made:  # any other file may be the lock of a process that has it: without its file it would protect nothing
+        if made:  # another file may be locked by another process: without the file its lock would have no effect
             with suppress(OSError):
                 os.unlink(path)
         raise
@@ -42,7 +42,7 @@ def lock_file(path: str, *, wait: bool = False) -> Any:
 
 
 def remove_lock(lock: Any) -> None:
-    """Release a lock and remove its file, in the other order: a file that is not locked may be that of another process.
+    """Remove the file of a lock, then release the lock: after the release, the file may be another process's lock.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/lock"
@@ -58,10 +58,10 @@ def remove_lock(lock: Any) -> None:
     lock.release()
 
 
-def _make(path: str) -> bool:
-    """Make an empty file; False if there is one."""
+def _create_file(path: str) -> bool:
+    """Make an empty file; False if there is one. 0o666: the user's umask decides who else may lock it."""
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
         return False
     return True

@@ -14,7 +14,7 @@ from ._upload import SpooledUpload
 
 
 class MemoryStore(Store):
-    """A dictionary from URL to bytes.
+    """A dict from address to bytes.
 
     >>> store = MemoryStore()
     >>> with store.open_write("memory://a") as stream:

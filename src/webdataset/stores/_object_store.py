@@ -1,8 +1,8 @@
 """Object stores of the clouds: s3, gs, az, through obstore.
 
-A name in an address is the key itself, as the clouds' own tools have it: `%`, `+`, `?` and `#` have no special
-meaning, so that a listed address opens the listed object. Keys that obstore would change (`a//b`, `a/`, `..`, control
-characters) are refused.
+A name in an address is the key itself, as in the clouds' own tools: `%`, `+`, `?` and `#` have no special meaning, so
+that a listed address opens the listed object. Keys that obstore would change (`a//b`, `a/`, `..`, control characters)
+are refused.
 
 Credentials, region and endpoint come from the variables that each cloud's own tools read (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, AWS_SKIP_SIGNATURE, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
@@ -24,7 +24,7 @@ from webdataset.optional import require
 
 from ._broker import BrokeredStore
 from ._parse_address import refuse_another_name
-from ._resuming_stream import Body, PastTheEnd, Patience, ResumingStream, persist, retryable
+from ._resuming_stream import PASSING_STATUSES, Body, PastTheEnd, Patience, ResumingStream, persist, retryable
 from ._same_object import BytesRead, changed, is_strong
 from ._store import Stat, Store, checked_range, read_fully
 from ._upload import Upload
@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 _PART = 16 << 20
 # Keys that obstore refuses, or opens under another name, besides those with `..`.
 _CHANGED_BY_OBSTORE = re.compile(r"^/|//|/$|[\x00-\x1f\x7f]")
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
+
 
 # The process whose obstore runtime is running; its threads do not exist in a forked child, where calls would hang.
 _runtime: list[int] = []
@@ -115,7 +115,7 @@ class _CloudUpload(Upload):
 
         self._finished = True  # until there is something to publish or discard
         self._url = url
-        store, path = _place(url, retries=10)
+        store, path = _client_and_key(url, retries=10)
         with obstore_errors(url):
             self._writer = obstore.open_writer(store, path, buffer_size=_PART)
             self._writer.__enter__()
@@ -139,7 +139,7 @@ class _CloudUpload(Upload):
 def _body(url: str, start: int, version: str | None) -> _CloudBody:
     import obstore
 
-    store, path = _place(url)
+    store, path = _client_and_key(url)
     options = _must_match(version)
     with obstore_errors(url, start):
         if not start:
@@ -147,7 +147,7 @@ def _body(url: str, start: int, version: str | None) -> _CloudBody:
         try:
             result = obstore.get(store, path, options={**options, "range": {"offset": start}})
         except obstore.exceptions.GenericError as error:
-            # A server that ignores ranges; obstore refuses its answer, we can skip forward.
+            # The server ignores ranges, and obstore refuses its answer: read from the beginning and skip forward.
             if "non-partial response" not in str(error):
                 raise
             return _CloudBody(url, obstore.get(store, path, options=options), 0, ranged=False)
@@ -161,7 +161,7 @@ def _must_match(version: str | None) -> dict[str, Any]:
 def _range(url: str, start: int, length: int, version: str | None, size: int | None) -> bytes:
     import obstore
 
-    store, path = _place(url)
+    store, path = _client_and_key(url)
     with obstore_errors(url, start):
         try:
             options = {**_must_match(version), "range": (start, start + length)}
@@ -180,7 +180,7 @@ def _range(url: str, start: int, length: int, version: str | None, size: int | N
 def _head(url: str) -> Stat:
     import obstore
 
-    store, path = _place(url)
+    store, path = _client_and_key(url)
     with obstore_errors(url):
         found = obstore.head(store, path)
     return Stat(found["size"], found.get("e_tag"), found["last_modified"].timestamp())
@@ -198,7 +198,7 @@ def _list(prefix: str) -> list[str]:
     return [f"{bucket}/{name}" for name in dict.fromkeys(found) if name.startswith(path)]
 
 
-def _place(url: str, retries: int = 0) -> tuple[Any, str]:
+def _client_and_key(url: str, retries: int = 0) -> tuple[Any, str]:
     """The obstore object for the bucket of an address, and the key in it."""
     bucket, path = _split(url)
     with obstore_errors(url):
@@ -208,7 +208,7 @@ def _place(url: str, retries: int = 0) -> tuple[Any, str]:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """The bucket's address and the key. Not by `urlsplit`, which removes newlines and stops at `?` and `#`."""
+    """The bucket's address and the key. `urlsplit` would remove newlines and stop at `?` and `#`."""
     scheme, _, rest = url.partition("://")
     bucket, _, path = rest.partition("/")
     if not bucket:
@@ -231,7 +231,7 @@ def _store(bucket: str, retries: int, timeout: float, _environment: tuple[tuple[
     stores = require("obstore.store", extra="cloud", why=f"to reach {bucket}")
     return stores.from_url(
         bucket,
-        # Plain http only ever where the user's own endpoint says so. No limit for a whole request: shards are large.
+        # Plain http is used only for a user's endpoint with http://. No limit for a whole request: shards are large.
         client_options={
             "allow_http": True,
             "connect_timeout": timedelta(seconds=min(timeout, 30)),
@@ -245,38 +245,38 @@ def _store(bucket: str, retries: int, timeout: float, _environment: tuple[tuple[
 
 @contextmanager
 def obstore_errors(url: str, offset: int | None = None) -> Iterator[None]:
-    """Turn obstore's exceptions into ours."""
+    """Turn obstore's exceptions into typed errors."""
     try:
         yield
     except (StoreError, SpecError):
         raise
     except FileNotFoundError as error:
-        raise ShardNotFound(_first(error), Where(shard=url), hint="check bucket and name") from error
+        raise ShardNotFound(_first_line(error), Where(shard=url), hint="check bucket and name") from error
     except BaseException as error:
-        from obstore import exceptions as theirs
+        from obstore import exceptions
 
         if type(error).__name__ == "PanicException":  # of pyo3, which is no Exception
             hint = "check the credentials in the environment: a line end at the end of a token does this"
             raise StoreError(f"the library for object stores failed: {error}", Where(shard=url), hint=hint) from error
-        if not isinstance(error, theirs.BaseError | OSError | ValueError):
+        if not isinstance(error, exceptions.BaseError | OSError | ValueError):
             raise
-        raise _meaning(error, theirs, url, offset) from error
+        raise _typed_error(error, exceptions, url, offset) from error
 
 
-def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> StoreError:
-    what, where = _first(error), Where(shard=url)
+def _typed_error(error: Exception, exceptions: Any, url: str, offset: int | None) -> StoreError:
+    what, where = _first_line(error), Where(shard=url)
     found = re.search(r"status code: (\d+)", what)
     status = int(found[1]) if found else 0
     if status == 404:
         return ShardNotFound(what, where, hint="check bucket and name")
-    if status in {401, 403} or isinstance(error, theirs.PermissionDeniedError | theirs.UnauthenticatedError):
+    if status in {401, 403} or isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         vendor = {"gs": "GOOGLE", "s3": "AWS", "s3a": "AWS"}.get(urlsplit(url).scheme, "AZURE")
         key = {"GOOGLE": "GOOGLE_APPLICATION_CREDENTIALS", "AWS": "AWS_ACCESS_KEY_ID"}.get(
             vendor, "AZURE_STORAGE_ACCOUNT_NAME"
         )
         hint = f"check {key} and the other credentials, or read a public bucket with {vendor}_SKIP_SIGNATURE=true"
         return AccessDenied(what, where, hint=hint)
-    if isinstance(error, theirs.PreconditionError):
+    if isinstance(error, exceptions.PreconditionError):
         return changed(url, offset or 0, "its ETag is different now")
     size = re.search(r"<ActualObjectSize>(\d+)<|object was only (\d+) bytes long", str(error))
     if status == 416 or size:
@@ -286,11 +286,11 @@ def _meaning(error: Exception, theirs: Any, url: str, offset: int | None) -> Sto
     if "timed out" in str(error) or "timeout" in what:
         return StoreTimeout(what, where, hint="WDS_TIMEOUT sets the seconds to wait")
     final = StoreError(what, where, hint="check the endpoint, the bucket and the credentials in the environment")
-    return final if 400 <= status < 500 and status not in _PASSING else retryable(final)
+    return final if 400 <= status < 500 and status not in PASSING_STATUSES else retryable(final)
 
 
-def _first(error: Exception) -> str:
-    """The library appends the whole chain of causes; the first line says it."""
+def _first_line(error: Exception) -> str:
+    """The first line of a message; the library appends the whole chain of causes."""
     return str(error).partition("\n")[0].partition("<?xml")[0].rstrip(" :")
 
 

@@ -9,16 +9,16 @@ from functools import cache
 from typing import Any
 
 from webdataset import config
-from webdataset.address import Address, Birth, is_from_data
+from webdataset.address import Address, Birth, is_from_data, like
 from webdataset.errors import SpecError, StoreError
 from webdataset.redact import redacted
 
 from ._globs import is_pattern
-from ._local_files import system_errors
-from ._parse_address import local_file, local_path, refuse_malformed, text
+from ._parse_address import as_address, local_file, local_path, refuse_malformed
 from ._registry import scheme, store_for
 from ._rewrite import rewrite_url
 from ._store import Stat, Store
+from ._system_errors import system_errors
 from ._trust import check, check_rewritten, refuse_local
 from ._user_opener import HandlerStore
 
@@ -87,7 +87,7 @@ def read_range(
     size: int | None = None,
     trusted: bool = True,
 ) -> bytes:
-    """Exactly `length` bytes from `start` on; an error if the store says that the object has another version or size.
+    """Exactly `length` bytes from `start` on; an error if the store reports another version or size of the object.
 
     >>> with open_write("memory://open/c.tar") as stream:
     ...     _ = stream.write(b"hello")
@@ -125,7 +125,7 @@ def stat(url: str | os.PathLike[str], *, trusted: bool = True) -> Stat:
 
 
 def size_of(url: str | os.PathLike[str]) -> int | None:
-    """How many bytes are stored at `url`; None where nothing is, or where that is not known: commands, some servers."""
+    """The size of what is stored at `url`; None if nothing is, or if the size is not known (commands, some servers)."""
     try:
         return stat(url).size
     except StoreError:
@@ -144,18 +144,21 @@ def list_urls(pattern: str | os.PathLike[str]) -> list[str]:
     `*` and `?` stay inside one directory, `**` does not, and a trailing slash means every file in that directory. An
     address that is not a pattern is returned as it is, whether it exists or not.
 
-    A local file is returned as a path: whatever its name looks like, it is opened as a file. What a server lists is
-    marked as read from data, and opened on that server alone.
+    A local file is returned as a path, which is opened as a file for any name. Addresses that a server lists are marked
+    as read from data, and opened on that server alone.
     """
     name, store = _resolve(pattern)
-    # Without a trailing slash it may still be a directory; only the store can tell.
+    # Without a trailing slash it may still be a directory: the store of local files checks.
     is_file = scheme(name) in {"", "file"}
     if not is_file and not is_pattern(name):
         return [name]
     with system_errors(name):
         found = sorted(store.glob(name))
     home = name if name.endswith("/") else name[: name.rfind("/") + 1]
-    return [local_file(path) if is_file else Address(path, Birth.LISTING, home) for path in found]
+    if is_file:
+        return [local_file(path) for path in found]
+    # What a pattern from data finds is no more trusted than the pattern.
+    return [like(name, path) if is_from_data(name) else Address(path, Birth.LISTING, home) for path in found]
 
 
 def is_local(url: str | os.PathLike[str]) -> str | None:
@@ -164,7 +167,7 @@ def is_local(url: str | os.PathLike[str]) -> str | None:
     >>> is_local("data/a#1.tar"), is_local("file:a%20b.tar"), is_local("https://h/a.tar")
     ('data/a#1.tar', 'a b.tar', None)
     """
-    name = permitted(text(url))
+    name = permitted(as_address(url))
     if scheme(name) not in {"", "file"} or isinstance(store_for(name), HandlerStore):
         return None
     refuse_local(name)
@@ -203,12 +206,12 @@ def gopen(url: str | os.PathLike[str], mode: str = "rb", bufsize: int = 8192, **
 
 @cache
 def _compares_sizes(kind: type[Store]) -> bool:
-    """Whether `read_range` takes a size; that of version 2.0.0 did not, and stores of users may have that one."""
+    """Whether `read_range` takes a size; in version 2.0.0 it did not, and stores of users may have that signature."""
     return "size" in inspect.signature(kind.read_range).parameters
 
 
 def _resolve(url: str | os.PathLike[str], *, trusted: bool = True, writing: bool = False) -> tuple[str, Store]:
-    name = text(url)
+    name = as_address(url)
     if not trusted:
         name = Address(name, Birth.CONTENT)
     name = permitted(name, writing=writing)

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from webdataset.address import Address, Birth, birth_of
 from webdataset.errors import SpecError, Where
 
-# Parts of a name that libraries for HTTP resolve: the request would be for another object, perhaps of another bucket.
+# Parts of a name that HTTP libraries resolve: the request would be for another object, perhaps in another bucket.
 _RESOLVED = re.compile(r"(^|/)\.{1,2}(/|$)")
 # The namespace and the name of a repository of the Hugging Face hub.
 _REPOSITORY = re.compile(r"hf://(?:models/)?((?:(?:datasets|spaces|buckets)/)?[^/@]+/[^/@]+)")
@@ -19,12 +19,12 @@ _WITH_PORT = {"http", "https", "ftp", "ftps", "sftp", "ssh", "hdfs", "webhdfs", 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 
 
-def text(url: str | os.PathLike[str]) -> str:
-    """The address as a string; a path object is a local file, whatever its name looks like.
+def as_address(url: str | os.PathLike[str]) -> str:
+    """The address that a user gave; a path object is always a local file.
 
     >>> from pathlib import PurePosixPath
-    >>> text(PurePosixPath("data/a.tar"))
-    'data/a.tar'
+    >>> as_address("data/a.tar"), as_address(PurePosixPath("pipe:touch x"))
+    ('data/a.tar', './pipe:touch x')
     """
     if isinstance(url, str):
         return url
@@ -39,7 +39,7 @@ def local_file(path: str) -> Address:
     >>> local_file("pipe:touch x.tar"), scheme_of(local_file("pipe:touch x.tar"))
     ('./pipe:touch x.tar', '')
     """
-    # The text alone must be harmless too, wherever it ends up.
+    # The text without its origin must be harmless too, wherever it is used.
     return Address(path if _SCHEME.match(path) is None and path != "-" else f"./{path}", Birth.FILE)
 
 
@@ -63,6 +63,11 @@ def local_path(url: str) -> str:
 
     >>> local_path("a#1?.tar"), local_path("file:///data/a%20b.tar"), local_path("file:a.tar")
     ('a#1?.tar', '/data/a b.tar', 'a.tar')
+
+    What was decoded is a path, and not parsed again.
+
+    >>> local_path("file:pipe%3Atouch%20x")
+    './pipe:touch x'
     """
     if scheme_of(url) != "file":
         return url
@@ -73,16 +78,16 @@ def local_path(url: str) -> str:
             raise SpecError("file: URLs name files of this machine, and no host", hint="write file:///folder/name")
         path = slash + rest
     # file:///C:/data.tar
-    return path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path
+    return local_file(path[1:] if re.match(r"/[A-Za-z]:[/\\]", path) else path)
 
 
 def origin(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host (or bucket, or repository of the hub) and port: equal for addresses that one owner answers for.
+    """Scheme, host (or bucket, or repository of the hub) and port: equal for addresses of the same owner.
 
     >>> origin("https://me:secret@h/a.tar") == origin("HTTPS://H:443/b.tar"), origin("s3://bucket/a.tar")
     (True, ('s3', 'bucket', None))
 
-    A host with a backslash is equal to nothing: libraries disagree where it ends.
+    A host with a backslash is never equal: libraries disagree where it ends.
     """
     parts = urlsplit(url)
     if parts.scheme == "hf":
@@ -98,7 +103,7 @@ def origin(url: str) -> tuple[str, str, int | None]:
 
 
 def refuse_another_name(url: str, name: str, *, changed: bool = False) -> None:
-    """An error for the name of an object under which another one would be opened.
+    """Raise an error for a name under which another object would be opened.
 
     >>> refuse_another_name("ais://b/../c/a.tar", "../c/a.tar")
     Traceback (most recent call last):
@@ -107,7 +112,7 @@ def refuse_another_name(url: str, name: str, *, changed: bool = False) -> None:
     Args:
         url: the address.
         name: the name in it.
-        changed: whether the store knows that it would ask for another name.
+        changed: whether the store would request another name.
     """
     if changed or _RESOLVED.search(name):
         raise SpecError(
@@ -119,7 +124,7 @@ def refuse_another_name(url: str, name: str, *, changed: bool = False) -> None:
 
 
 def refuse_malformed(url: str, scheme: str) -> None:
-    """An error of ours for an address that Python's parsers, or those of libraries, would each refuse at their place.
+    """Raise a typed error for an address that Python's parsers, or those of libraries, would refuse later.
 
     >>> refuse_malformed("http://[::1/a.tar", "http")
     Traceback (most recent call last):
@@ -136,7 +141,7 @@ def refuse_malformed(url: str, scheme: str) -> None:
 
 
 def _has_valid_port(url: str) -> bool:
-    """Without the exception: its text may be a part of the password."""
+    """Whether the port can be parsed. The exception is not passed on: its text may contain a part of the password."""
     try:
         urlsplit(url).port  # noqa: B018 - reading it parses it
     except ValueError:

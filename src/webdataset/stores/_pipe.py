@@ -1,12 +1,12 @@
 """`pipe:command`: the output of a shell command, or its input.
 
-The command runs in bash with `pipefail`, so that `pipe:a | b` fails if `a` fails. Where there is no bash it runs in
-`sh`, which reports the status of the last command only; a warning says so once for a command that contains `|`. A
-command that ends by SIGPIPE because the next one stopped reading (`a | head -c 100`) has not failed.
+The command runs in bash with `pipefail`, so that `pipe:a | b` fails if `a` fails. Without bash it runs in `sh`, which
+reports the status of the last command only; one warning is given for a command that contains `|`. A command that ends
+by SIGPIPE because the next one stopped reading (`a | head -c 100`) has not failed.
 
-The child is always waited for. A stream that is read to its end checks the exit status: a command that fails late is
-not mistaken for a complete shard. A stream that is closed early kills the command, and its status does not matter.
-When this process ends, whatever ended it, the command is killed (`webdataset.child_processes`).
+The child is always waited for. A stream that is read to its end checks the exit status: the output of a command that
+fails late is not a complete shard. A stream that is closed early kills the command and ignores its status. When this
+process ends, for any reason, the command is killed (`webdataset.child_processes`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Pipe(Stream):
         return count
 
     def flush(self) -> None:
-        """Send what is buffered; a command that reads no more is an error here as in `write`."""
+        """Send what is buffered; a command that stopped reading is an error, as in `write`."""
         if self.mode == "wb" and self.status is None and not self.closed:
             try:
                 self.stream.flush()
@@ -116,7 +116,7 @@ class Pipe(Stream):
             super().close()
 
     def abort(self) -> None:
-        """Kill the child; its status does not matter."""
+        """Kill the child, and ignore its status."""
         if not self.closed:
             self._end()
             super().close()
@@ -196,7 +196,7 @@ class Pipe(Stream):
             raise CommandFailed(f"the command ended with status {self.status}", self._where(), hint=hint)
 
     def _end(self) -> None:
-        """Kill and wait; the status of a child that is stopped early does not matter."""
+        """Kill the child and wait for it; its status is ignored."""
         if self.proc.poll() is None:
             (self.proc if self._guard is None else self._guard).kill()
         with suppress(OSError):  # input that could not be sent to a child that is being stopped

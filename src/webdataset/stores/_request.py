@@ -25,7 +25,7 @@ from webdataset.redact import redacted
 from ._auth import secrets_for
 from ._connection_pool import manager
 from ._parse_address import origin, refuse_malformed, scheme_of
-from ._resuming_stream import PastTheEnd, retryable
+from ._resuming_stream import PASSING_STATUSES, PastTheEnd, retryable
 from ._store import read_document
 from ._trust import check
 
@@ -45,8 +45,6 @@ _HEADER_NAME = re.compile(r"[!#-9;-~]+")
 _HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 # The body of a redirect that is read to keep its connection.
 _SMALL = 64 << 10
-# Temporary: too early, too many requests, timeout, and errors of the server itself.
-_PASSING = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524, 529}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Request:
         refuse_malformed(location, "https")
         url = Address(urljoin(self.url, location), Birth.REDIRECT, self.url)
         check(url, scheme_of(url))
-        if _may_follow(self.url, url):
+        if _may_forward_credentials(self.url, url):
             return replace(self, url=url)
         kept = {name: value for name, value in self.headers.items() if name.lower() not in self.secret | _ALWAYS_SECRET}
         return replace(self, url=url, headers=kept)
@@ -83,13 +81,13 @@ def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None)
     for _ in range(_REDIRECTS + 1):
         if body is not None and not isinstance(body, bytes):
             body.seek(0)
-        response = _ask(method, wanted, body)
+        response = _send(method, wanted, body)
         location = response.headers.get("Location")
         if not location or response.status not in (_MOVED if method in {"GET", "HEAD"} else _MOVED_WITH_BODY):
             if response.status >= 300:
-                raise _bad(response)
+                raise _status_error(response)
             return response
-        _finish(response)
+        _release(response)
         wanted = wanted.moved(location)
     raise StoreError(f"more than {_REDIRECTS} redirects", hint="check the address")
 
@@ -97,37 +95,37 @@ def request(method: str, wanted: Request, body: IO[bytes] | bytes | None = None)
 def request_list(
     wanted: Request, read: Callable[[Any, Mapping[str, str]], T], variable: str, body: bytes | None = None
 ) -> T:
-    """What `read` makes of a list of objects: of the JSON that the server sends, and of the headers.
+    """Request a list of objects; returns `read(json, headers)` of the answer.
 
     Args:
         wanted: the request.
-        read: may rely on the JSON being such a list; what it raises if it is not becomes our error.
-        variable: the environment variable that has the address of the server, for the error.
+        read: may assume that the JSON is such a list; the exceptions that it raises otherwise become a typed error.
+        variable: the environment variable with the address of the server, for the error.
         body: the body of the request.
     """
     with urllib3_errors(), request("GET", wanted, body=body) as response:
         data, headers = read_document(response, wanted.url), response.headers
     try:
         return read(json.loads(data), headers)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise retryable(StoreError("the server sent a list of objects that is not JSON")) from error
     except (LookupError, TypeError, AttributeError) as error:
         raise StoreError("expected a list of objects, got something else", hint=f"check {variable}") from error
 
 
-def every_page(ask: Callable[[P], tuple[list[str], P | None]], first: P) -> Iterator[str]:
-    """All names of a list that a server sends in pages.
+def every_page(request_page: Callable[[P], tuple[list[str], P | None]], first: P) -> Iterator[str]:
+    """All names in a list that a server sends in pages.
 
     >>> list(every_page(lambda page: ([f"{page}.tar"], page + 1 if page < 3 else None), 1))
     ['1.tar', '2.tar', '3.tar']
 
     Args:
-        ask: returns the names on a page, and what to ask for next, if there is more.
-        first: what to ask for first.
+        request_page: returns the names on a page, and the next page if there is one.
+        first: the first page.
     """
     page = first
     for _ in range(_PAGES):
-        names, following = ask(page)
+        names, following = request_page(page)
         yield from names
         if not following:
             return
@@ -135,29 +133,29 @@ def every_page(ask: Callable[[P], tuple[list[str], P | None]], first: P) -> Iter
     raise StoreError(f"the list of objects has more than {_PAGES:,} pages", hint="list a smaller folder")
 
 
-def _may_follow(source: str, target: str) -> bool:
+def _may_forward_credentials(source: str, target: str) -> bool:
     """Whether credentials may be sent on: to the same origin, or from http to https of the same host."""
     upgraded = source.startswith("http://") and origin(f"https{source[4:]}") == origin(target)
     return upgraded or origin(source) == origin(target)
 
 
-def _finish(response: urllib3.BaseHTTPResponse) -> None:
-    """Give the connection back if that costs little; the page of a redirect may be of any length."""
+def _release(response: urllib3.BaseHTTPResponse) -> None:
+    """Return the connection to its pool if the body is small, else close it; the page of a redirect has any length."""
     length = response.headers.get("Content-Length", "")
     if length.isdigit() and int(length) <= _SMALL:
         response.drain_conn()
     response.close()
 
 
-def _ask(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib3.BaseHTTPResponse:
+def _send(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib3.BaseHTTPResponse:
     import urllib3
 
     _redact_logs()
     patience = config.read("WDS_TIMEOUT")
-    # Bytes as they are stored: an encoding added on the way could not be resumed in the middle.
+    # Bytes as they are stored: a stream with a transfer encoding could not be resumed.
     headers = {"Accept-Encoding": "identity", "User-Agent": "webdataset", **wanted.headers}
     _refuse_malformed_headers(headers)
-    refuse_malformed(wanted.url, "http")  # an endpoint from the environment has not been looked at
+    refuse_malformed(wanted.url, "http")  # an endpoint from the environment was not checked yet
     with urllib3_errors():
         return manager(wanted.url).request(
             method,
@@ -173,7 +171,7 @@ def _ask(method: str, wanted: Request, body: IO[bytes] | bytes | None) -> urllib
 
 
 def _refuse_malformed_headers(headers: Mapping[str, str]) -> None:
-    """Here, because the error of Python's own library would show the value."""
+    """Raise an error without the value, which the error of Python's own library would show."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             shown = repr(name) if _HEADER_NAME.fullmatch(name) else "of another name"
@@ -185,7 +183,7 @@ def _refuse_malformed_headers(headers: Mapping[str, str]) -> None:
 
 @cache
 def _redact_logs() -> None:
-    """At level DEBUG urllib3 logs the path and query of every request: they pass the redactor too."""
+    """Redact urllib3's log records: at level DEBUG they contain the path and query of every request."""
     for name in ("connectionpool", "poolmanager", "util.retry"):
         logging.getLogger(f"urllib3.{name}").addFilter(_without_secrets)
 
@@ -197,14 +195,14 @@ def _without_secrets(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def urllib3_errors() -> Iterator[None]:
-    """Turn exceptions of urllib3 into ours; a test checks that none is missing."""
-    import urllib3.exceptions as theirs
+    """Turn exceptions of urllib3 into typed errors; a test checks that none is missing."""
+    from urllib3 import exceptions
 
     try:
         yield
-    except theirs.MaxRetryError as error:
+    except exceptions.MaxRetryError as error:
         raise meaning(error.reason or error) from error
-    except (theirs.HTTPError, OSError, ValueError) as error:
+    except (exceptions.HTTPError, OSError, ValueError) as error:
         if isinstance(error, StoreError):
             raise
         raise meaning(error) from error
@@ -212,49 +210,49 @@ def urllib3_errors() -> Iterator[None]:
 
 def meaning(error: BaseException) -> StoreError | SpecError:
     """The error for an exception of urllib3."""
-    return _fault_of_the_request(error) or _fault_of_the_network(error)
+    return _permanent_error(error) or _network_error(error)
 
 
-def _fault_of_the_request(error: BaseException) -> StoreError | SpecError | None:
+def _permanent_error(error: BaseException) -> StoreError | SpecError | None:
     """Errors that a retry cannot fix."""
-    import urllib3.exceptions as theirs
+    from urllib3 import exceptions
 
-    if isinstance(error, theirs.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+    if isinstance(error, exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
         return AccessDenied(
             f"the server's certificate is not trusted: {error}", hint="name its authority in SSL_CERT_FILE"
         )
-    if isinstance(error, theirs.ResponseError) and "redirect" in str(error):
+    if isinstance(error, exceptions.ResponseError) and "redirect" in str(error):
         return StoreError("too many redirects", hint="check the address")
-    if isinstance(error, theirs.LocationValueError | theirs.URLSchemeUnknown):
+    if isinstance(error, exceptions.LocationValueError | exceptions.URLSchemeUnknown):
         return SpecError(f"malformed web address: {error}", hint="write http(s)://host/path")
     return None
 
 
-def _fault_of_the_network(error: BaseException) -> StoreError:
-    import urllib3.exceptions as theirs
+def _network_error(error: BaseException) -> StoreError:
+    from urllib3 import exceptions
 
-    if isinstance(error, theirs.ProxyError) and error.original_error is not None:
+    if isinstance(error, exceptions.ProxyError) and error.original_error is not None:
         return retryable(StoreError(f"the proxy failed: {error.original_error}", hint="check HTTPS_PROXY"))
-    if isinstance(error, theirs.NameResolutionError):
+    if isinstance(error, exceptions.NameResolutionError):
         return retryable(StoreError(f"unknown host name: {error}", hint="check the address and the network"))
-    if isinstance(error, theirs.NewConnectionError):  # which urllib3 counts among the time-outs
+    if isinstance(error, exceptions.NewConnectionError):  # which urllib3 counts among the time-outs
         what = str(error).partition("Failed to establish a new connection: ")[2] or str(error)
         return retryable(StoreError(f"no connection: {what}", hint="check host and port, and whether the server runs"))
-    if isinstance(error, theirs.TimeoutError | TimeoutError):
+    if isinstance(error, exceptions.TimeoutError | TimeoutError):
         return StoreTimeout("the server did not answer in time", hint="WDS_TIMEOUT sets the seconds to wait")
     return retryable(StoreError(f"the connection failed: {error}"))
 
 
-def _bad(response: urllib3.BaseHTTPResponse) -> StoreError:
+def _status_error(response: urllib3.BaseHTTPResponse) -> StoreError:
     """The error for a status code; the connection is closed."""
     status, excerpt = response.status, _excerpt(response)
     error = _by_status(status, f"the server answered {status} {response.reason or ''}".rstrip() + excerpt)
     if isinstance(error, PastTheEnd):
         found = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", ""))
         error.size = int(found[1]) if found else None
-    if status in _PASSING:
+    if status in PASSING_STATUSES:
         retryable(error, _seconds(response.headers.get("Retry-After")))
-    error.status = status  # type: ignore[attr-defined]  # asked for by stores that know a second way
+    error.status = status  # type: ignore[attr-defined]  # read by stores that have a second way to request
     return error
 
 
@@ -277,7 +275,7 @@ def _by_status(status: int, what: str) -> StoreError:
 
 
 def _excerpt(response: urllib3.BaseHTTPResponse) -> str:
-    """The first words of an error page, which say why the server rejected the request."""
+    """The first words of an error page, which contain the reason of the server."""
     try:
         words = response.read(300, decode_content=False).decode("utf-8", "replace")
     except Exception:  # the status alone is enough

@@ -1,6 +1,6 @@
-"""Streams that survive faults: wait, try again, continue from the next byte. The only file that calls `time.sleep`.
+"""Streams that resume after faults: wait, try again, continue at the next byte. The only file that calls `time.sleep`.
 
-A transport opens a `Body` for an offset. `ResumingStream` reads it. After a fault it opens a new body, proves that it
+A transport opens a `Body` for an offset. `ResumingStream` reads it. After a fault it opens a new body, checks that it
 belongs to the same version of the object (`_same_object`), and continues. The reader gets every byte once, or one typed
 error with shard and offset. Every loop of requests has a limit.
 """
@@ -28,24 +28,26 @@ from ._store import past_the_end
 
 _log = logging.getLogger(__name__)
 _jitter = random.Random()
-_here = threading.local()
+_thread_state = threading.local()
 
+# Status codes of temporary errors: too early, too many requests, timeout, and errors of the server itself.
+PASSING_STATUSES = {408, 425, 429, 500, 502, 503, 504, 507, 509, 520, 521, 522, 523, 524, 529}
 # Counters are updated after this many bytes.
 _REPORTED = 8 << 20
-# Requests for "is there more?" that one stream may make, and the bytes that each further one must have brought.
+# Requests that check whether the object has ended: so many for a stream, and one more for each so many bytes.
 _CONFIRMATIONS, _BYTES_PER_CONFIRMATION = 8, 1 << 16
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """When to give up.
+    """Limits of retries.
 
     >>> Patience(tries=3).tries
     3
 
     Args:
-        tries: Failures in a row, without a byte in between, before giving up; None takes `WDS_RETRIES`.
+        tries: Failures in a row, without a byte in between, after which the error is raised; None takes `WDS_RETRIES`.
         first: Seconds before the first retry; each further one waits twice as long, with jitter.
         longest: The longest such wait.
         asked: The longest `Retry-After` of a server that is followed.
@@ -69,7 +71,7 @@ class Patience:
 
 
 class Backoff:
-    """Waits longer after each failure in a row, and gives up at the limits of its `Patience`."""
+    """Waits longer after each failure in a row; at the limits of its `Patience` it raises the error."""
 
     def __init__(self, patience: Patience, url: str, kind: str = "store") -> None:
         self._patience, self._url, self._kind = patience, url, kind
@@ -77,7 +79,7 @@ class Backoff:
         self._in_a_row = self._faults = 0
 
     def progressed(self) -> None:
-        """Bytes arrived: start counting failures in a row again."""
+        """Note that bytes arrived: failures in a row are counted from 0 again."""
         self._in_a_row = 0
 
     def failed(self, error: StoreError, offset: int | None = None) -> None:
@@ -89,10 +91,10 @@ class Backoff:
         self._faults += 1
         wait = self._wait(error)
         if self._in_a_row > self._tries or self._faults > self._patience.faults or wait > self._patience.asked:
-            raise self._surrender(error, wait) from error
+            raise self._final_error(error, wait) from error
         counters.add(f"{self._kind}.retries")
         _log.info("%s; trying again in %.2g s (%d)", error, wait, self._in_a_row)
-        abandoned: threading.Event | None = getattr(_here, "abandoned", None)
+        abandoned: threading.Event | None = getattr(_thread_state, "abandoned", None)
         if abandoned is None:
             pause(wait)
         elif abandoned.wait(wait):
@@ -105,7 +107,7 @@ class Backoff:
         doubled = self._patience.first * 2.0 ** min(self._in_a_row - 1, 30)
         return min(doubled, self._patience.longest) * _jitter.uniform(0.5, 1.0)
 
-    def _surrender(self, error: StoreError, wait: float) -> StoreError:
+    def _final_error(self, error: StoreError, wait: float) -> StoreError:
         why = f"asked to wait {wait:.0f} s" if wait > self._patience.asked else f"gave up after {self._in_a_row} tries"
         final = type(error)(f"{error.what} ({why})", error.where, hint=error.hint or "check the server and the network")
         final.retryable = False
@@ -123,7 +125,7 @@ def pause(seconds: float) -> None:
 
 @contextmanager
 def abandonable(event: threading.Event) -> Iterator[None]:
-    """While the block runs, waits of this thread for a server end with an error as soon as the event is set.
+    """Inside the block, waits of this thread for a server end with an error as soon as the event is set.
 
     >>> event = threading.Event()
     >>> event.set()
@@ -132,11 +134,11 @@ def abandonable(event: threading.Event) -> Iterator[None]:
     Traceback (most recent call last):
     webdataset.errors.StoreError: the read was cancelled – https://h/a.tar
     """
-    _here.abandoned = event
+    _thread_state.abandoned = event
     try:
         yield
     finally:
-        _here.abandoned = None
+        _thread_state.abandoned = None
 
 
 def persist(action: Callable[[], T], url: str, patience: Patience, kind: str) -> T:
@@ -154,13 +156,13 @@ def persist(action: Callable[[], T], url: str, patience: Patience, kind: str) ->
 
 
 class PastTheEnd(StoreError):
-    """The object ends before the requested offset; `size` is its size, if the server says it."""
+    """The object ends before the requested offset; `size` is its size, if the server sends it."""
 
     size: int | None = None
 
 
 class Body(ABC):
-    """What a transport sends for one request.
+    """The bytes that a transport reads for one request.
 
     `start` is the offset of its first byte (0 when the server ignored the range), `size` that of the whole object,
     `version` its validator (weak ones begin with `W/`), `ranged` whether the server has shown that it can send parts,
@@ -180,24 +182,24 @@ class Body(ABC):
         """The next bytes, b"" at the end; raises a `StoreError`, retryable or not."""
 
     def readinto(self, view: memoryview) -> int:
-        """The same into existing memory; a transport that can do it without a copy overrides this."""
+        """The same, into existing memory; a transport that needs no copy for it overrides this."""
         piece = self.read1(len(view))
         view[: len(piece)] = piece
         return len(piece)
 
     @abstractmethod
     def close(self) -> None:
-        """Give the connection up."""
+        """Release or close the connection."""
 
 
 class ResumingStream(Stream):
-    """Every byte from `start` on, once, in order, whatever happens to the connections.
+    """Every byte from `start` on, once, in order, also if connections break.
 
     Args:
         url: For messages.
         connect: `connect(offset, version)` opens a body; the version lets the server refuse a changed object.
         start: The first byte to read.
-        patience: When to give up.
+        patience: The limits of retries.
         kind: The name of the store in the counters.
         version: The version that the object must have, if it is known already.
         size: Its size, likewise.
@@ -229,12 +231,12 @@ class ResumingStream(Stream):
 
     @property
     def size(self) -> int | None:
-        """The size of the object, if the server says it."""
+        """The size of the object, if the server sends it."""
         return self._read_so_far.size
 
     @property
     def version(self) -> str | None:
-        """What identifies the contents of the object."""
+        """The validator that identifies the contents of the object."""
         return self._read_so_far.version
 
     def fill(self, view: memoryview) -> int:
@@ -280,7 +282,7 @@ class ResumingStream(Stream):
             count = self._body.readinto(view)
             if count:
                 return count
-            self._at_the_end()
+            self._check_end()
         return 0
 
     def _begin(self) -> None:
@@ -292,7 +294,7 @@ class ResumingStream(Stream):
     def _open(self, offset: int) -> None:
         read = self._read_so_far
         if offset < self.position and not self._patience.restart:
-            raise _no_restart("sends no strong ETag, so it cannot continue an object")
+            raise _no_restart_error("sends no strong ETag, so it cannot continue an object")
         try:
             body = self._connect(offset, read.version)
         except PastTheEnd as error:
@@ -304,29 +306,29 @@ class ResumingStream(Stream):
             self._skip_forward(body)
 
     def _skip_forward(self, body: Body) -> None:
-        """The body begins before the next byte: read up to there, and compare with the bytes read before."""
+        """Read a body that begins before the next byte up to that byte, and compare with the bytes read before."""
         if not (body.ranged or self._patience.restart):
-            raise _no_restart("cannot send parts of an object")
+            raise _no_restart_error("cannot send parts of an object")
         count = self._read_so_far.reread(body.start, body.read1)
         counters.add(f"{self._kind}.bytes_again", count)
         if body.start + count < self.position:
-            raise _short(f"{self.position - body.start - count} bytes before byte {self.position}")
+            raise _short_body_error(f"{self.position - body.start - count} bytes before byte {self.position}")
 
-    def _at_the_end(self) -> None:
+    def _check_end(self) -> None:
         assert self._body is not None
         if self.size is not None:
             if self.position < self.size:
-                raise _short(f"{self.size - self.position} bytes before its end")
+                raise _short_body_error(f"{self.size - self.position} bytes before its end")
             if self.position > self.size:
                 raise changed(self.url, self.position, f"its size was {self.size} and more bytes came")
             self._end()
         elif self._body.complete or self._patience.unverified:
             self._end()
         else:
-            self._confirm()
+            self._confirm_end()
 
-    def _confirm(self) -> None:
-        """Nothing proves that this is the end of the object. Ask for the byte after it."""
+    def _confirm_end(self) -> None:
+        """Request the byte after the end of a body, if nothing else proves that the object ends there."""
         self._confirmations += 1
         limit = _CONFIRMATIONS + (self.position - self._read_so_far.start) // _BYTES_PER_CONFIRMATION
         if self._confirmations > limit:
@@ -373,13 +375,13 @@ def retryable(error: StoreError, retry_after: float | None = None) -> StoreError
     """
     error.retryable = True
     if retry_after is not None:
-        error.retry_after = retry_after  # type: ignore[attr-defined]  # set only where the server asked for it
+        error.retry_after = retry_after  # type: ignore[attr-defined]  # set only if the server sent it
     return error
 
 
-def _short(how: str) -> StoreError:
+def _short_body_error(how: str) -> StoreError:
     return retryable(StoreError(f"the body ended {how}"))
 
 
-def _no_restart(why: str) -> StoreError:
+def _no_restart_error(why: str) -> StoreError:
     return StoreError(f"the server {why}", hint="Patience(restart=True) reads it again from the start")

@@ -28,7 +28,7 @@ def rewrite_url(url: str) -> str:
     >>> del os.environ["GOPEN_REWRITE"]
     """
     rules = config.read("GOPEN_REWRITE")
-    if not rules or birth_of(url) is Birth.FILE:  # a path is not parsed
+    if not rules or birth_of(url) is Birth.FILE:  # paths are not rewritten
         return url
     refuse_rewriting()
     for expression, replacement in _parse(rules):

@@ -1,17 +1,17 @@
-"""When bytes of two requests may be joined: the rule for streams and for the cache.
+"""Whether bytes of two requests belong to the same object: the rule for streams and for the cache.
 
 Two responses belong to one version of an object if one of these holds:
 
 1. Both carry the same strong validator: an ETag without the prefix `W/`, as web servers and cloud stores send it.
 2. All bytes that were read before are read again, and their CRC-32 is the same.
 
-A weak ETag or a modification time is no proof, because two versions may share it: `W/"…"` here. If it differs, it is
-proof of a change. Where neither rule holds, joining is an error.
+A weak ETag or a modification time (here `W/"…"`) proves nothing, because two versions may share it. If it differs, the
+object has changed. If neither rule holds, joining the bytes is an error.
 
 A look-up by index reads each range once, so rule 2 cannot hold. Every answer is compared with the version and the size
-that the shard had when it was opened, as far as the server tells them; the headers of members and their places are
-compared with the index. So a replaced object is noticed by another validator, another size or another layout. Where all
-three stay the same, as without validators they may, the bytes of the new object are returned.
+that the shard had when it was opened, if the server sends them; the headers of members and their offsets are compared
+with the index. So a replaced object is noticed if its validator, its size or its layout differs. If all three are the
+same, which can happen without validators, the bytes of the new object are returned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_strong(version: str | None) -> bool:
 
 
 class BytesRead:
-    """What a reader has of an object so far, and the proof that further bytes belong to it.
+    """The bytes of an object that were read so far, and the check that further bytes belong to it.
 
     >>> read = BytesRead("https://h/a.tar")
     >>> read.check('"v1"', 100, offset=0)
@@ -60,11 +60,11 @@ class BytesRead:
 
     @property
     def join_at(self) -> int:
-        """The offset to ask for next: the next byte under a strong version, else the first byte that was read."""
+        """The offset of the next request: the next byte if the version is strong, else the first byte that was read."""
         return self.position if is_strong(self.version) else self.start
 
     def add(self, piece: Any) -> None:
-        """Note bytes that were handed out."""
+        """Note bytes that were returned to the reader."""
         if not is_strong(self.version):
             self._checksum = zlib.crc32(piece, self._checksum)
         self.position += len(piece)
@@ -76,14 +76,14 @@ class BytesRead:
                 raise changed(self.url, self.position, f"its {name} was {before} and is now {now}")
         if (version != self.version) if is_strong(self.version) else (offset > self.start):
             raise unproven(self.url, self.position)
-        if self.position == self.start:  # a version that comes later says nothing of the bytes read before
+        if self.position == self.start:  # a later version does not apply to the bytes read before
             self.version = self.version or version
         self.size = size if self.size is None else self.size
 
     def reread(self, offset: int, read: Callable[[int], bytes]) -> int:
         """Read everything from `offset` up to `position` again and compare it; returns the number of bytes."""
         checksum, missing = 0, self.position - offset
-        unknown = self.start - offset  # a server without ranges begins at 0, before the first byte that we know
+        unknown = self.start - offset  # a server without ranges begins at 0, before the first byte that was read
         while missing > 0:
             piece = read(min(missing, unknown if unknown > 0 else _PIECE, _PIECE))
             if not piece:

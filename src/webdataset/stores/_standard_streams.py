@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ._byte_stream import Stream
-from ._local_files import system_errors
 from ._store import Store, skip
+from ._system_errors import system_errors
 from ._upload import Upload
 
 
@@ -39,7 +39,7 @@ class _Output(Upload):
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Errors as ours, but for a reader that went away: the programs before it in a shell's pipeline end in silence."""
+    """Turn errors into typed errors, except `BrokenPipeError`: programs in a shell's pipeline end silently by it."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""What a store is: one kind of storage that bytes can be read from, and perhaps written to and listed.
+"""The interface of a store: one kind of storage that can be read, and perhaps written and listed.
 
 A store is also callable as `store(url, mode, bufsize)`, the form in which the public library's scheme table is used.
 """
@@ -23,7 +23,7 @@ LARGEST_DOCUMENT = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a store knows about a stored object without sending it; unknown parts are None.
+    """Size, validator and time of change of a stored object; unknown parts are None.
 
     >>> Stat(size=1024, etag='"5d41"').size
     1024
@@ -35,7 +35,7 @@ class Stat:
 
 
 class Store(ABC):
-    """One kind of storage. Only `open_read` must exist; the rest says clearly what the store cannot do."""
+    """One kind of storage. Only `open_read` must be implemented; the other methods raise an error by default."""
 
     @abstractmethod
     def open_read(self, url: str, start: int = 0) -> Any:
@@ -46,7 +46,7 @@ class Store(ABC):
         raise self.cannot("be written to", url)
 
     def stat(self, url: str) -> Stat:
-        """Size, etag and time of change, as far as the store knows them."""
+        """Size, etag and time of change, if the store has them."""
         raise self.cannot("tell the size of an object", url)
 
     def list(self, prefix: str) -> Iterator[str]:
@@ -69,7 +69,7 @@ class Store(ABC):
         return (url for url in self.list(prefix_of(pattern)) if test(url))
 
     def cannot(self, do_what: str, url: str) -> StoreError:
-        """The error for what this kind of storage cannot do."""
+        """The error for an operation that this kind of storage does not support."""
         return StoreError(
             f"{type(self).__name__} cannot {do_what}", Where(shard=url), hint="use another kind of address"
         )
@@ -87,7 +87,7 @@ class Store(ABC):
 
 
 def read_fully(stream: Any, length: int) -> bytes:
-    """Read until `length` bytes are there or the stream ends, whatever pieces it hands out.
+    """Read until there are `length` bytes or the stream ends; single reads may return less.
 
     >>> import io
     >>> read_fully(io.BytesIO(b"abcdef"), 4)
@@ -104,7 +104,7 @@ def read_fully(stream: Any, length: int) -> bytes:
 
 
 def read_document(stream: Any, url: str) -> bytes:
-    """Everything in a stream, which has to fit into the memory.
+    """All bytes of a stream; an error if they are more than a document can have.
 
     >>> import io
     >>> read_document(io.BytesIO(b"abc"), "a.json")
@@ -124,7 +124,7 @@ def read_document(stream: Any, url: str) -> bytes:
 
 
 def skip(stream: Any, count: int, url: str) -> None:
-    """Read `count` bytes and forget them. A stream that is shorter, or fails, is closed; that is an error.
+    """Read and discard `count` bytes. If the stream is shorter or fails, it is closed and an error is raised.
 
     >>> import io
     >>> stream = io.BytesIO(b"abcdef")
@@ -145,7 +145,7 @@ def skip(stream: Any, count: int, url: str) -> None:
 
 
 def checked_range(data: bytes, url: str, start: int, length: int) -> bytes:
-    """The data, if it is as long as was asked for.
+    """The data, if it has the requested length; else an error.
 
     >>> checked_range(b"ab", "a.tar", 0, 2)
     b'ab'

@@ -1,7 +1,7 @@
-"""HTTP connections whose response headers arrive in time as a whole.
+"""HTTP connections with a time limit for all headers of a response together.
 
-A timeout of a socket is about the next byte. A server that sends a byte of its headers every second, or one `100
-Continue` after the other, would never run into it.
+The timeout of a socket applies to the next byte. A server that sends one byte of its headers every second, or one `100
+Continue` after the other, would never exceed it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 
 class _HeaderLines:
-    """The lines before the body, as long as there is time: the first byte starts the clock."""
+    """The lines before the body; an error if they take longer than the limit after the first byte."""
 
     def __init__(self, file: Any, seconds: float | None) -> None:
         self._file, self._seconds = file, seconds

@@ -1,16 +1,17 @@
-"""Who may open what: one table from the kind of an address and its birth to a rule.
+"""Which addresses may be opened: one table from the kind of an address and its origin (`Birth`) to a rule.
 
 An address that was read from data never runs a command, never opens a local file outside the folder of its dataset,
-and is never sent credentials that the user keeps for another host. That holds when the address is read, and again
-when it is opened, after `GOPEN_REWRITE`.
+and never receives credentials that the user has for another host. The rule is applied when the address is read, and
+again when it is opened, after `GOPEN_REWRITE`.
 
-Secure mode (`WDS_SECURE=1`) refuses commands, local files and rewriting whoever wrote the address. The first words of
-its three messages are those of the public library; programs match them.
+Secure mode (`WDS_SECURE=1`) refuses commands, local files and rewriting for all addresses. The first words of its three
+messages are those of the public library; programs match them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from enum import Enum
 
 from webdataset import config
@@ -30,7 +31,7 @@ class Rule(Enum):
 
 
 class Kind(Enum):
-    """What an address leads to."""
+    """What an address refers to."""
 
     COMMAND = "pipe:"
     STREAM = "-"
@@ -79,12 +80,15 @@ TABLE: dict[tuple[Kind, Birth], Rule] = {
 }
 """Who may open what."""
 
+# A command, or braces that may make one.
+_MAY_BE_COMMAND = re.compile(r"\s*(?:pipe:|[^/{]*\{.*:)", re.IGNORECASE | re.DOTALL)
+
 _OFF = "secure mode is on: WDS_SECURE=0 or config.safety.enforce = False turns it off"
 _REMEDY = "if you trust it, write the address in your own code or on the command line"
 
 
 def kind_of(scheme: str) -> Kind:
-    """What a scheme leads to.
+    """The kind of the addresses with a scheme.
 
     >>> kind_of("pipe").name, kind_of("https").name, kind_of("sftp").name
     ('COMMAND', 'WEB', 'OTHER')
@@ -102,7 +106,7 @@ def rule_for(url: str, scheme: str) -> Rule:
 
 
 def check(url: str, scheme: str, *, writing: bool = False) -> None:
-    """Refuse an address that its birth does not allow to open; to write, it must also be at home.
+    """Refuse an address that may not be opened; for writing it must also be below the home of its document.
 
     >>> from webdataset.address import Address
     >>> check("pipe:true", "pipe")
@@ -111,6 +115,8 @@ def check(url: str, scheme: str, *, writing: bool = False) -> None:
     webdataset.errors.UnsafeContent: pipe: commands are not run when they come from a dataset description – ...
     """
     rule = rule_for(url, scheme)
+    if is_from_data(url) and any(map(_MAY_BE_COMMAND.match, (url, *url.split("::")))):
+        raise _refused(url, "pipe", _REMEDY)  # for a program that passes on the text alone, which is parsed again
     if writing and rule is not Rule.NEVER and birth_of(url) not in {Birth.USER, Birth.FILE, Birth.MAPPING}:
         rule = Rule.HOME
     if rule is Rule.NEVER:
@@ -120,9 +126,9 @@ def check(url: str, scheme: str, *, writing: bool = False) -> None:
 
 
 def check_rewritten(url: str, scheme: str) -> None:
-    """Refuse what a rule of `GOPEN_REWRITE` made of an address that was read from data.
+    """Refuse the result of `GOPEN_REWRITE` for an address that was read from data, if it may not be opened.
 
-    The user wrote the rule, so that it may lead anywhere but to a command; `..` could lead out of what it names.
+    The user wrote the rule, so its result may be anywhere, but not a command; `..` could leave the folder in it.
     """
     if not is_from_data(url):
         return
@@ -163,7 +169,7 @@ def may_send_credentials(url: str) -> bool:
 
 
 def refuse_local(url: str) -> None:
-    """In secure mode, local files are not opened.
+    """Raise an error in secure mode, in which local files are not opened.
 
     >>> refuse_local("a.tar")
     """
@@ -172,7 +178,7 @@ def refuse_local(url: str) -> None:
 
 
 def refuse_command(url: str) -> None:
-    """In secure mode, commands are not run; nor are those that were read from data, by any way.
+    """Raise an error for commands in secure mode, and for those that were read from data.
 
     >>> refuse_command("pipe:true")
     """
@@ -182,7 +188,7 @@ def refuse_command(url: str) -> None:
 
 
 def refuse_rewriting() -> None:
-    """In secure mode, the environment does not change addresses.
+    """Raise an error in secure mode, in which the environment does not change addresses.
 
     >>> refuse_rewriting()
     """
@@ -209,7 +215,7 @@ def _hint_for_home(scheme: str) -> str:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Links inside the folder are the user's own and may lead out of it; `link/..` may not."""
+    """Whether a path is below a folder. Links of the user in the folder may point outside of it; `link/..` may not."""
     resolve = os.path.realpath if ".." in path.split("/") else os.path.abspath
     root = resolve(folder or ".")
     return os.path.commonpath([root, resolve(path)]) == root

@@ -1,4 +1,4 @@
-"""Writing an object: it is visible after `close()`, complete, or never."""
+"""Writing an object: it is visible, complete, after `close()`, or never."""
 
 from __future__ import annotations
 
@@ -11,22 +11,38 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any, Self
 
+from ._system_errors import system_errors
+
 # Shards up to this size are kept in memory until their upload, larger ones in a temporary file.
 _IN_MEMORY = 64 << 20
 
 
 def close_or_abort(target: Any, kind: object, *_: object) -> None:
-    """The `__exit__` of what a `with` block completes; a block that is left by an exception discards it."""
+    """The `__exit__` of an object that a `with` block completes: close it, or abort it after an exception."""
     if kind is None:
         target.close()
     else:
         target.abort()
 
 
+class Closing:
+    """A base class for objects that a `with` block closes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the object; subclasses define it."""
+        raise NotImplementedError
+
+
 class Upload(io.RawIOBase):
     """A write-only stream that publishes on `close()` and discards on `abort()`.
 
-    Leaving a `with` block by an exception aborts, and so does losing the last reference: a half-written object is
+    Leaving a `with` block by an exception aborts, and so does deleting the last reference: an incomplete object is
     never published by accident.
     """
 
@@ -48,7 +64,7 @@ class Upload(io.RawIOBase):
 
     @abstractmethod
     def discard(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
 
     def writable(self) -> bool:
         return True
@@ -75,7 +91,7 @@ class Upload(io.RawIOBase):
 
 
 def point_nowhere(descriptor: int) -> None:
-    """Redirect what a forked child would flush into its parent's file to the null device."""
+    """Replace a descriptor by the null device, so that a forked child cannot write to its parent's file."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor, inheritable=False)
     os.close(nowhere)
@@ -99,7 +115,8 @@ class SpooledUpload(Upload):
         self._spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed in publish and discard
 
     def write(self, data: Any, /) -> int:
-        return self._spool.write(data)
+        with system_errors(tempfile.gettempdir()):
+            return self._spool.write(data)
 
     def publish(self) -> None:
         with self._spool as spool:
@@ -113,5 +130,5 @@ class SpooledUpload(Upload):
     def disown(self) -> None:
         super().disown()
         # Asking a spool in memory for its descriptor would write it to the disk.
-        if self._spool._rolled:  # type: ignore[attr-defined]  # no public name tells
+        if self._spool._rolled:  # type: ignore[attr-defined]  # there is no public attribute for it
             point_nowhere(self._spool.fileno())

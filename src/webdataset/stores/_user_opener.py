@@ -10,12 +10,12 @@ from webdataset.errors import StoreError, Where
 
 from ._store import Store, skip
 
-# The default of the public library, which handlers written for it expect.
+# The default of the public library, which functions written for it expect.
 _BUFSIZE = 8192
 
 
 class HandlerStore(Store):
-    """Opens with a function of the user; the object that it returns is not changed if a `with` block can close it.
+    """Opens with a function of the user; the object that it returns is wrapped only if a `with` block cannot close it.
 
     >>> import io
     >>> HandlerStore(lambda url, mode, bufsize: io.BytesIO(b"abc")).open_read("x://y", 1).read()

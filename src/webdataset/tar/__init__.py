@@ -20,38 +20,50 @@ Files:
     _write_header      headers, from a cached template
 """
 
-from ._byte_window import WINDOW, Readable
-from ._damage import Damage, DamageKind, Surveyed
-from ._parse_header import BLOCK, Header, parse_header
-from ._pax_records import only_times
-from ._read_members import Member, Rename, Run, plain_run, read_headers, read_members, read_runs
-from ._survey_archive import is_header, survey
-from ._window_memory import Windows, new_window
-from ._write_header import END_OF_ARCHIVE, encode_header, encode_member, padding
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BLOCK",
-    "END_OF_ARCHIVE",
-    "WINDOW",
-    "Damage",
-    "DamageKind",
-    "Header",
-    "Member",
-    "Readable",
-    "Rename",
-    "Run",
-    "Surveyed",
-    "Windows",
-    "encode_header",
-    "encode_member",
-    "is_header",
-    "new_window",
-    "only_times",
-    "padding",
-    "parse_header",
-    "plain_run",
-    "read_headers",
-    "read_members",
-    "read_runs",
-    "survey",
-]
+from webdataset.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from ._byte_window import WINDOW as WINDOW
+    from ._byte_window import Readable as Readable
+    from ._damage import Damage as Damage
+    from ._damage import DamageKind as DamageKind
+    from ._damage import Surveyed as Surveyed
+    from ._parse_header import BLOCK as BLOCK
+    from ._parse_header import Header as Header
+    from ._parse_header import parse_header as parse_header
+    from ._pax_records import only_times as only_times
+    from ._read_members import Member as Member
+    from ._read_members import Rename as Rename
+    from ._read_members import Run as Run
+    from ._read_members import plain_run as plain_run
+    from ._read_members import read_headers as read_headers
+    from ._read_members import read_members as read_members
+    from ._read_members import read_runs as read_runs
+    from ._survey_archive import is_header as is_header
+    from ._survey_archive import survey as survey
+    from ._window_memory import Windows as Windows
+    from ._window_memory import new_window as new_window
+    from ._write_header import END_OF_ARCHIVE as END_OF_ARCHIVE
+    from ._write_header import encode_header as encode_header
+    from ._write_header import encode_member as encode_member
+    from ._write_header import padding as padding
+
+# The file of each name.
+_FILES = {
+    "_byte_window": "WINDOW Readable",
+    "_damage": "Damage DamageKind Surveyed",
+    "_parse_header": "BLOCK Header parse_header",
+    "_pax_records": "only_times",
+    "_read_members": "Member Rename Run plain_run read_headers read_members read_runs",
+    "_survey_archive": "is_header survey",
+    "_window_memory": "Windows new_window",
+    "_write_header": "END_OF_ARCHIVE encode_header encode_member padding",
+}
+_LAZY, _load = lazy_names(__name__, _FILES)
+
+__all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
+
+if not TYPE_CHECKING:  # a type checker would believe that every name exists
+    __getattr__ = _load

@@ -1,8 +1,8 @@
-"""Bytes of a stream, and their offsets in the archive. This file does not know what the bytes mean.
+"""Bytes of a stream, and their offsets in the archive. This file does not depend on the meaning of the bytes.
 
-The bytes that are available are `data[at:end]`, in a window that is reused. Readers look into `data` directly if what
-they need is inside, and call `take` otherwise. A slice of `data` is a copy, so readers may keep it. So is a slice of
-`shown`, or else, with `windows`, a view of a window that is not reused before the view is gone.
+The bytes that are available are `data[at:end]`, in a window that is reused. Readers use `data` directly if what they
+need is inside, and call `take` otherwise. A slice of `data` is a copy, so readers may keep it. So is a slice of
+`shown`; with `windows` it is a view instead, of a window that is not reused before all its views are deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._window_memory import Windows, new_window
 
 
 class Readable(Protocol):
-    """What a stream must have. It may return fewer bytes than asked for; none mean the end."""
+    """What a stream must have. It may return fewer bytes than requested; none mean the end."""
 
     def read(self, size: int, /) -> bytes | None:
         """Up to `size` bytes."""
@@ -34,8 +34,8 @@ FIRST_WINDOW = 1 << 16
 # 15 % of the time of photos. The limit is twice the largest block that was ever freed, so one is made and freed.
 bytes(WINDOW)
 
-# From this mean payload on, a member costs less as two reads of its own than as a second copy, out of the window:
-# 100 kB cost 14 µs by way of a window and 12 µs + 10 µs for the reads and their bookkeeping without.
+# From this mean payload on, two reads for each member are faster than copying it out of the window: 100 kB take 14 µs
+# in a window, and without it 12 µs for the reads and 10 µs for their bookkeeping.
 LARGE = 1 << 18
 
 # No more than this is allocated for a size in a header before the bytes are there; untouched memory costs nothing.
@@ -92,7 +92,7 @@ class Blocks:
         return self.data[self.at : min(self.at + BLOCK, self.end)]
 
     def skip(self, count: int) -> None:
-        """Go past bytes that are in `data`, or past padding that is still to be read."""
+        """Skip bytes that are in `data`, or padding that was not read yet."""
         self.at += count
         beyond = self.at - self.end
         if beyond > 0:
@@ -100,7 +100,7 @@ class Blocks:
             self.at = self.end
 
     def take(self, count: int, what: str) -> bytes:
-        """Exactly the next `count` bytes; `what` they are is part of the error if they are missing."""
+        """Return exactly the next `count` bytes; `what` names them in the error if some are missing."""
         start, stop = self.at, self.at + count
         if stop <= self.end:
             self.at = stop
@@ -118,7 +118,7 @@ class Blocks:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes: the rest as a stream, including its failure."""
+        """Return up to `size` bytes: what is left, as a stream, including its failure."""
         if self.at < self.end:
             return self.take(min(size, self.end - self.at), "the archive")
         self._drop()
@@ -127,9 +127,9 @@ class Blocks:
         return piece
 
     def extend(self) -> bool:
-        """Read more after what is available, if that is less than half a window; whether `data` has more now.
+        """Read more if less than half a window is available; return whether `data` has more now.
 
-        What is available moves to the front. As that is half a window at most, a byte is moved once, on average.
+        The available bytes are moved to the front. They are at most half a window, so a byte is moved once on average.
         """
         left = self.end - self.at
         if self._ended or self._failure is not None or self.mean >= LARGE or 2 * left > self._window:
@@ -138,7 +138,7 @@ class Blocks:
         return self.end > left
 
     def discard(self, count: int, what: str) -> None:
-        """Go past the next `count` bytes without keeping them."""
+        """Read the next `count` bytes without keeping them."""
         while count:
             count -= len(self.take(min(count, WINDOW), what))
 
@@ -175,7 +175,7 @@ class Blocks:
         self._owed = 0
 
     def _refill(self, stop: int) -> None:
-        """Move what is available to the front of `data`, and fill up to `stop` or to where the stream ends or fails."""
+        """Move the available bytes to the front of `data`, and read up to `stop`, or to the end or failure."""
         left = self.end - self.at
         if self._windows is None:
             self.data.move(0, self.at, left)
@@ -196,7 +196,7 @@ class Blocks:
             self._failure, self._ended = error, True
 
     def _pull(self, count: int) -> bytes:
-        """`count` bytes in a new object, or all there are before the end or a failure."""
+        """Return `count` bytes in a new object, or those before the end or a failure."""
         self._raise_failure()
         pieces, have = [], 0
         try:
@@ -212,7 +212,7 @@ class Blocks:
         return b"".join(pieces)
 
     def _raise_failure(self) -> None:
-        """A failure is raised when all bytes before it are used up."""
+        """Raise the failure of the stream, now that all bytes before it were used."""
         if self._failure is not None:
             raise self._failure
 

@@ -29,13 +29,13 @@ class Extensions:
         self.forget()
 
     def forget(self) -> None:
-        """Another archive begins: global records end with theirs."""
+        """Forget the global records: another archive begins."""
         self._globals: dict[str, str] = {}
         self._global_size = 0
-        self.matter = False  # whether global records change the members that follow
+        self.matter: dict[str, str] = {}  # the global records that change the members that follow
 
     def next_header(self) -> Header | None:
-        """The next member's header as its extensions change it; None after a global header alone."""
+        """Return the next member's header with its extensions applied; None after a global header alone."""
         blocks = self._blocks
         changes: dict[str, str] = {}
         first = blocks.offset
@@ -55,7 +55,7 @@ class Extensions:
                     return None
             else:
                 if changes or self.matter:
-                    header = apply(header, {**self._globals, **changes}, first)
+                    header = apply(header, {**self.matter, **changes}, first)
                 # How tars older than POSIX mark a directory. A long name that was cut after a slash is not one, so the
                 # whole name is checked.
                 old_directory = header.kind == b"\0" and header.name.endswith("/")
@@ -66,7 +66,7 @@ class Extensions:
             self._global_size += len(value) - len(self._globals.get(keyword, "")) + len(keyword)
             self._globals[keyword] = value
         self._check(self._global_size, "the global PAX records of an archive take", offset)
-        self.matter = self.matter or matters(records)
+        self.matter |= matters(records)
 
     def _check(self, size: int, what: str, offset: int) -> None:
         if size > LONGEST_EXTENSION:

@@ -1,7 +1,7 @@
 """Header blocks as columns, with NumPy: many at once, a row of bytes each.
 
-Plain means: ustar or GNU magic, a name of up to 100 bytes, an octal size and a checksum that is right. Which types of
-members are accepted is decided by the callers. Everything else is parsed by `_parse_header`, which knows every dialect.
+Plain means: ustar or GNU magic, a name of up to 100 bytes, an octal size and a correct checksum. Callers decide which
+types of members they accept. All other headers are parsed by `_parse_header`, which handles every dialect.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _GNU = int.from_bytes(b"ustar  \x00", "little")
 _POWERS_OF_8 = 8 ** np.arange(10, -1, -1)
 _ZERO, _BLANK = ord("0"), ord(" ")
 
-# The checksum counts its own field as eight blanks. The field is six digits, a NUL and a blank; so what the sum over
-# the block has too much is the digits' values + 6 × "0" + 1 blank - 8 blanks.
+# The checksum counts its own field as eight blanks. The field has six digits, a NUL and a blank; so the sum over the
+# block is too large by the digits' values + 6 × "0" + 1 blank - 8 blanks.
 _FIELD_EXCESS = 6 * _ZERO + _BLANK - 8 * _BLANK
 
 
 def find_headers(window: bytes | mmap | Bytes, origin: int, count: int) -> NDArray[np.intp]:
-    """Which of the `count` blocks from `origin` on have the magic of a header, whether they are one or not.
+    """Return which of the `count` blocks from `origin` on have the magic of a header; some may not be headers.
 
     >>> import tarfile
     >>> find_headers(bytes(512) + tarfile.TarInfo("a.txt").tobuf(tarfile.USTAR_FORMAT), 0, 2)
@@ -59,7 +59,7 @@ def block_sums(blocks: Bytes) -> Sums:
 
 
 def plain_sizes(heads: Bytes, sums: Sums) -> tuple[Ints, Bools]:
-    """The sizes of the payloads, and which headers are plain as far as their first 156 bytes tell.
+    """Return the sizes of the payloads, and which headers are plain judged by their first 156 bytes.
 
     >>> import tarfile
     >>> blocks = np.frombuffer(tarfile.TarInfo("a.txt").tobuf(tarfile.USTAR_FORMAT), np.uint8).reshape(1, 512)
@@ -68,7 +68,7 @@ def plain_sizes(heads: Bytes, sums: Sums) -> tuple[Ints, Bools]:
 
     Args:
         heads: header blocks, or their beginnings.
-        sums: what `block_sums` says of the whole blocks.
+        sums: the `block_sums` of the whole blocks.
     """
     sizes, _, sizes_good = _octal(heads[:, _SIZE])
     stored, digit_sums, stored_good = _octal(heads[:, _SUM])
@@ -86,7 +86,7 @@ def plain_sizes(heads: Bytes, sums: Sums) -> tuple[Ints, Bools]:
 
 
 def _octal(fields: Bytes) -> tuple[Ints, Bytes, Bools]:
-    """The numbers that rows of octal digits mean, the sums of their digits, and whether they are such digits."""
+    """Return the numbers in rows of octal digits, the sums of their digits, and whether all are octal digits."""
     # One row per digit, so that sum and maximum run over all headers: 0.01 µs each instead of 0.07.
     digits = np.subtract(fields.T, _ZERO, order="C")  # bytes below "0" wrap around to large numbers
     # Two fields of 800 headers take 0.040 µs a header, with `@` 0.042, digit by digit 0.078; of 8,192 headers 0.031,

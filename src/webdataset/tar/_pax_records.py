@@ -39,7 +39,7 @@ def parse_pax(records: bytes, offset: int = 0) -> dict[str, str]:
         keyword, equals, value = records[match.end() : stop - 1].partition(b"=")
         if not equals:
             raise _damaged("a PAX record has no value", offset)
-        # hdrcharset=BINARY announces values that are not UTF-8; surrogates carry any byte, so it need not be asked.
+        # hdrcharset=BINARY announces values that are not UTF-8; surrogates carry any byte, so it can be ignored.
         found[keyword.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         at = stop
     return found
@@ -77,13 +77,17 @@ def apply(header: Header, changes: Mapping[str, str], offset: int) -> Header:
     )
 
 
-def matters(changes: Mapping[str, str]) -> bool:
-    """Whether these keywords change how a later member is read.
+def matters(changes: Mapping[str, str]) -> dict[str, str]:
+    """Those that change how a later member is read. There may be 100,000 others: nothing is done with them per member.
 
-    >>> matters({"comment": "made by git"}), matters({"path": "a.txt"})
-    (False, True)
+    >>> matters({"comment": "made by git", "path": "a.txt"})
+    {'path': 'a.txt'}
     """
-    return any(keyword in {"path", "size", "linkpath"} or keyword.startswith("GNU.sparse.") for keyword in changes)
+    return {
+        keyword: value
+        for keyword, value in changes.items()
+        if keyword in {"path", "size", "linkpath"} or keyword.startswith("GNU.sparse.")
+    }
 
 
 def sparse(name: str, offset: int) -> UnsupportedMember:

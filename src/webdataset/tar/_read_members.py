@@ -13,12 +13,12 @@ from __future__ import annotations
 import io
 import math
 import mmap
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from webdataset.decompress import DECOMPRESS_LIMIT, Unpacked, find_compression, too_large
 from webdataset.errors import BadHeader, TruncatedShard, UnsupportedMember, Where
+from webdataset.redact import warn
 
 from ._byte_window import FIRST_WINDOW, WINDOW, Blocks, Readable
 from ._extended_headers import Extensions
@@ -31,10 +31,10 @@ from ._window_memory import Windows
 Rename = Callable[[str], str | None]
 OnSkip = Callable[[Header, int], None]
 
-# A smaller window is read faster one by one: NumPy's fixed costs are those of ten headers.
+# In a smaller window headers are parsed one by one: a call of NumPy takes as long as ten headers.
 _WORTH_SCANNING = 16 * BLOCK
 
-# From this mean payload on walking from header to header, at 2 µs each, beats the scan of the whole window at 80 µs.
+# From this mean payload on going from header to header, at 2 µs each, is faster than scanning the window in 80 µs.
 _WORTH_WALKING = 1 << 15
 _CHECK_ADDRESS = "check the address; a login or error page in place of a shard is a common cause"
 
@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
     `offsets` count from the archive's first byte (unpacked, if it is compressed) to a member's first header block, and
     `base` to the first byte of `data`. A later reading may start at an offset if the run is `restartable`. `data` is
-    filled with other bytes when the next run is asked for: take slices, which are copies, before that. With `windows`
+    filled with other bytes when the next run is read: take slices, which are copies, before that. With `windows`
     it is a view, whose slices are views, and may be kept as long as they are. `largest` limits how many bytes of
     members may be put together: a compressed archive could fill the memory out of a few bytes.
     """
@@ -80,6 +80,7 @@ class Member(NamedTuple):
 def warn_about_link(header: Header, offset: int) -> None:
     """The default of `on_skip`: a warning.
 
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_about_link(Header("b.txt", 0, b"2", "a.txt"), 512)
@@ -87,7 +88,7 @@ def warn_about_link(header: Header, offset: int) -> None:
     member b.txt at byte 512 is a link to a.txt and is left out
     """
     what = f"is a link to {header.link}" if header.link else f"has the unknown type {header.kind!r}"
-    warnings.warn(f"member {header.name} at byte {offset} {what} and is left out", stacklevel=2)
+    warn(f"member {header.name} at byte {offset} {what} and is left out", stacklevel=2)
 
 
 def read_members(stream: Readable | bytes, **options: Any) -> Iterator[Member]:
@@ -235,7 +236,7 @@ class _Reader:
             run = self._plain() or self._single()
             if run is not None:
                 yield run
-                del run  # or its payload would be kept while the next one is read
+                del run  # else its payload would stay in memory while the next one is read
 
     def _peek(self) -> bytes:
         try:
@@ -340,7 +341,7 @@ class _Reader:
         return True
 
     def _end(self, block: bytes, zeros: int, start: int) -> None:
-        """No full block is left: right after the end of the archive, otherwise the archive is truncated."""
+        """End where no full block is left: correct after the end of the archive, otherwise the archive is truncated."""
         self._discard_rest()
         if not self._strict or (zeros >= 2 and not block.strip(b"\0")):
             return

@@ -1,4 +1,4 @@
-"""Bytes of a stream that may be looked at again until they are forgotten."""
+"""Bytes of a stream that can be read again until they are forgotten."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._parse_header import BLOCK
 
 
 class HeldBytes:
-    """Bytes of a stream, from the last place that was forgotten to the end of what was read.
+    """Bytes of a stream, from the first that was not forgotten to the end of what was read.
 
     >>> import io
     >>> held = HeldBytes(io.BytesIO(b"hello world"))
@@ -44,7 +44,7 @@ class HeldBytes:
         return bytes(self._held[self._at : self._at + count])
 
     def skip(self, count: int) -> None:
-        """Go past bytes that were looked at."""
+        """Skip bytes."""
         self._at += count
 
     def take(self, count: int, what: str) -> bytes:
@@ -87,7 +87,7 @@ class HeldBytes:
         self._at = offset - self._base
 
     def forget(self) -> None:
-        """Let go of what was passed, when that is worth the copying of the rest."""
+        """Free the bytes before the position, if they are so many that copying the others is worth it."""
         if self._at > WINDOW:
             del self._held[: self._at]
             self._base += self._at
@@ -96,9 +96,9 @@ class HeldBytes:
     def find(self, pattern: bytes, start: int, *, keep: bool) -> int | None:
         """Where a pattern occurs from `start` on; with `keep` only in what is held."""
         while True:
-            place = self._held.find(pattern, max(start - self._base, 0))
-            if place >= 0:
-                return self._base + place
+            found = self._held.find(pattern, max(start - self._base, 0))
+            if found >= 0:
+                return self._base + found
             if keep or self._ended:
                 return None
             # A header begins 257 bytes before its magic.

@@ -4,8 +4,8 @@
 at the next header whose checksum is right, wherever that is. It reads one member at a time, so it needs as much memory
 as the largest member.
 
-After a damaged header it first tries the place that the header's own size field leads to. If no header is there, it
-searches byte by byte: bytes that are missing or added move everything after them away from multiples of 512.
+After a damaged header it first goes to the offset that the header's own size field leads to. If no header is there,
+it searches byte by byte: bytes that are missing or added move everything after them away from multiples of 512.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _Survey:
         source.rewind(min(begin + size + -size % BLOCK, source.end))
 
     def _payload_damage(self, name: str, begin: int, size: int) -> Damage | None:
-        """Look at what follows a payload before the payload is believed."""
+        """Check a payload by what follows it; return the damage, if there is any."""
         source, padded = self._source, size + -size % BLOCK
         have = source.available(padded + BLOCK)
         holds_archive = self._holds_archive(begin, size, have)
@@ -158,15 +158,15 @@ class _Survey:
             return Damage(DamageKind.CUT_PADDING, what, begin + have)
         if holds_archive or not size:
             return None
-        if self._swallows(begin, padded):
+        if self._covers_members(begin, padded):
             return _misaligned(name, begin, source.bytes_at(begin, size))
         after = source.bytes_at(begin + padded, max(0, min(BLOCK, have - padded)))
         return None if len(after) < BLOCK or _may_be_header(after) else self._misplaced(name, begin, size)
 
-    def _swallows(self, begin: int, padded: int) -> bool:
-        """Whether a stretch holds members of this archive, because bytes of its own are missing: goes to the first.
+    def _covers_members(self, begin: int, padded: int) -> bool:
+        """Whether a range holds members of this archive, because bytes of its payload are missing; go to the first.
 
-        The headers in it lead from one to the next and out of it. Those of an archive inside a payload end in it.
+        Their headers lead from one to the next and beyond the range. Those of an archive inside a payload end in it.
         """
         source = self._source
         if not self._search(begin, stop=begin + padded):
@@ -177,25 +177,25 @@ class _Survey:
         return leads_out
 
     def _holds_archive(self, begin: int, size: int, have: int) -> bool:
-        """Whether a payload is an archive itself: it begins with a header, and its headers do not lead out of it."""
+        """Whether a payload is an archive itself: it begins with a header, and its headers do not lead beyond it."""
         if size % BLOCK or not is_header(self._source.bytes_at(begin, min(BLOCK, have))):
             return False
         return self._follow_headers(begin, begin + min(size, have)) <= begin + size
 
     def _follow_headers(self, at: int, stop: int) -> int:
-        """Go from header to header: the first place at or after `stop`, or without a header."""
+        """Go from header to header; return the first offset at or after `stop`, or without a header."""
         while at < stop and is_header(block := self._source.bytes_at(at, BLOCK)):
             size = parse_header(block).size
             at += BLOCK + size + -size % BLOCK
         return at
 
     def _misplaced(self, name: str, begin: int, size: int) -> Damage | None:
-        """No header follows a payload: bytes were lost from it or added to it, or the next header is noise."""
+        """Find out why no header follows a payload: bytes are missing or were added, or the next header is damaged."""
         source, padded = self._source, size + -size % BLOCK
         source.available(padded + WINDOW)
         found = self._search(begin, stop=begin + padded + WINDOW)
-        place = source.offset - begin
-        if found and (place < padded or place % BLOCK):
+        distance = source.offset - begin
+        if found and (distance < padded or distance % BLOCK):
             return _misaligned(name, begin, source.bytes_at(begin, size))
         source.rewind(begin)
         return None
@@ -244,25 +244,25 @@ class _Survey:
         if not _has_magic(block) or size is None or not 0 <= size < _BELIEVED:
             return False
         source.rewind(at + BLOCK)
-        place = size + -size % BLOCK
-        have = source.available(place + BLOCK)
-        after = source.bytes_at(at + BLOCK + place, BLOCK) if have >= place + BLOCK else b""
-        if have < place or not (after == ZEROS or is_header(after) or have == place):
+        padded = size + -size % BLOCK
+        have = source.available(padded + BLOCK)
+        after = source.bytes_at(at + BLOCK + padded, BLOCK) if have >= padded + BLOCK else b""
+        if have < padded or not (after == ZEROS or is_header(after) or have == padded):
             return False
-        if not self._swallows(at + 1, BLOCK + place - 1):
-            source.rewind(at + BLOCK + place)
+        if not self._covers_members(at + 1, BLOCK + padded - 1):
+            source.rewind(at + BLOCK + padded)
         return True
 
     def _search(self, start: int, stop: int | None = None) -> bool:
         """Go to the first byte from `start` on where a header with the right checksum begins; else to the end."""
         source, at = self._source, start
         while True:
-            place = source.find(_MAGIC, at + _MAGIC_AT, keep=stop is not None)
-            if place is None or (stop is not None and place - _MAGIC_AT >= stop):
+            magic = source.find(_MAGIC, at + _MAGIC_AT, keep=stop is not None)
+            if magic is None or (stop is not None and magic - _MAGIC_AT >= stop):
                 if stop is None:
                     source.rewind(source.end)
                 return False
-            at = place - _MAGIC_AT
+            at = magic - _MAGIC_AT
             source.available_at(at + BLOCK)
             if is_header(source.bytes_at(at, BLOCK)):
                 source.rewind(at)
@@ -318,7 +318,7 @@ def _is_extension(block: bytes) -> bool:
 
 
 def _may_be_header(block: bytes) -> bool:
-    """Whether there is a block where a header is expected: it is one, was one, or ends the archive."""
+    """Whether a block may be where a header is expected: it is one, is a damaged one, or ends the archive."""
     return block == ZEROS or _has_magic(block) or is_header(block)
 
 

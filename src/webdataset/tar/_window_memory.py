@@ -1,6 +1,6 @@
-"""Memory of windows that are not copied: members are views of it, and it is used again when the last view is gone.
+"""Memory of windows that are not copied: members are views of it, and it is reused after the last view is deleted.
 
-New memory for every window would cost three times what copies do, in page faults.
+New memory for every window would take three times as long as copying, because of page faults.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from webdataset.errors import StoreError
 
 from ._parse_header import BLOCK
 
-_KEPT = 64  # windows that no view is left of
+_KEPT = 64  # windows without views that are kept for reuse
 
 
 class _Shown(np.ndarray[Any, Any]):
-    """A buffer that has a hash, so that views of it have that of their bytes, as views of bytes objects do."""
+    """A buffer with a hash, so that views of it can be hashed like views of bytes objects."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
@@ -39,7 +39,7 @@ class Windows:
     True
 
     Args:
-        size: of a window, as `read_runs` is told.
+        size: the size of a window, the same as for `read_runs`.
     """
 
     def __init__(self, size: int) -> None:
@@ -47,7 +47,7 @@ class Windows:
         self._spare: deque[mmap.mmap] = deque(maxlen=_KEPT)
 
     def take(self) -> tuple[mmap.mmap, memoryview]:
-        """A window to fill, and a read-only view of it; both, and all that is made of the view, share its memory."""
+        """Return a window to fill, and a read-only view of it; both, and all views of the view, share its memory."""
         try:
             window = self._spare.pop()
         except IndexError:
@@ -59,8 +59,8 @@ class Windows:
 
 
 def new_window(size: int) -> mmap.mmap:
-    """Memory that nobody else uses."""
-    # Of all buffers this is the one whose slices are bytes. Private: a forked child keeps its own.
+    """Return new memory for a window."""
+    # A slice of this kind of buffer is a bytes object. Private: a forked child has a copy of its own.
     try:
         return mmap.mmap(-1, size + BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:

@@ -38,7 +38,7 @@ class _Owner(NamedTuple):
 
 
 class _Template(NamedTuple):
-    """A header without name, size and prefix, cut where they belong; `checksum` is what these parts add to the sum."""
+    """A header without name, size and prefix, cut at their positions; `checksum` is the sum of these parts."""
 
     before_size: bytes
     mtime: bytes
@@ -97,7 +97,7 @@ def encode_header(
     """
     path = _encode_path(name)
     if format is None and len(path) <= _NAME and 0 <= size <= _MAX_OCTAL:
-        # Nearly every member comes this way, so it is short: benchmarks/write.py.
+        # The fast path for nearly every member: benchmarks/write.py.
         template = _ustar_template((mode, mtime, uid, gid, uname, gname))
         if template is not None:
             return template.fill(path, b"%011o\0" % size)

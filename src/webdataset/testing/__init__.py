@@ -1,17 +1,17 @@
-"""Contracts and instruments for tests, ours and yours.
+"""Contracts and tools for tests, of this package and of programs that extend it.
 
-In: an implementation of one of the package's extension points. Out: a verdict. This package knows all others; no
-other knows it.
+In: an implementation of one of the package's extension points. Out: passed or failed tests. This package imports all
+others; no other package imports it.
 
 * `_web_server`      a loopback web server
-* `_fault_server`    a web server that breaks, stalls and lies at chosen bytes
+* `_fault_server`    a web server that fails in chosen ways at chosen bytes
 * `_faults`          what can go wrong with a download, in seeded schedules
 * `_system_faults`   the n-th system call fails
 * `_make_shard`      a shard in one line
 * `_store_contract`  what every store must do
-* `_codec_contract`  what is encoded comes back
+* `_codec_contract`  what every codec must do
 * `_stage_contract`  what every stage must do
-* `_resume_check`    a pipeline goes on from every point
+* `_resume_check`    a pipeline resumes from every point
 """
 
 from ._codec_contract import CodecContract

@@ -1,4 +1,4 @@
-"""CodecContract: what is encoded comes back, for every extension of a codec."""
+"""CodecContract: decoding returns the encoded value, for every extension of a codec."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from webdataset.codecs import decode_field, encode_field
 
 
 class CodecContract:
-    """Subclass it in a test module, name the extensions and some values, and pytest does the rest.
+    """The tests that every codec passes. Subclass it in a test module with extensions and some values.
 
     >>> class TestText(CodecContract):
     ...     extensions = "txt html"
     ...     values = ("", "a dog")
     >>> TestText().test_what_is_encoded_comes_back()
 
-    `handlers` are given to the decoder, `options` to the encoder; a codec that loses something overrides `same`,
-    and one whose library writes random numbers sets `reproducible = False`.
+    `handlers` are passed to the decoder, `options` to the encoder. A lossy codec overrides `same`; a codec whose
+    library writes random numbers sets `reproducible = False`.
     """
 
     extensions: ClassVar[str] = ""
@@ -40,7 +40,7 @@ class CodecContract:
                     assert self.same(value, self._decode(field, encode_field(field, value, **self.options)))
 
     def test_bytes_pass(self) -> None:
-        """Bytes are taken for encoded already."""
+        """Bytes are not encoded again."""
         for extension in self.extensions.split():
             assert encode_field(extension, b"raw") == b"raw"
 

@@ -1,4 +1,4 @@
-"""A web server that breaks, stalls, lies and recovers at chosen bytes, the same way every time."""
+"""A web server that breaks connections, stalls or sends wrong headers at chosen bytes, the same way every time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIECE = 16 << 10
 
 
 class _Served:
-    """One object, the rest of its schedule, and what was sent of it."""
+    """One object, the rest of its schedule, and how much of it was sent."""
 
     def __init__(self, data: bytes, schedule: Schedule) -> None:
         self.data, self.schedule = data, schedule
@@ -59,7 +59,7 @@ class FaultServer(LoopbackServer):
         self._leaving = threading.Event()
 
     def add(self, name: str, data: bytes, schedule: Schedule | None = None) -> str:
-        """Serve `data` under a name; the address comes back."""
+        """Serve `data` under a name; returns the address."""
         self._objects[f"/{name}"] = _Served(data, schedule or Schedule())
         return self.url(name)
 
@@ -84,9 +84,9 @@ class FaultServer(LoopbackServer):
             self._leaving.wait(self._latency)
         with self._lock:
             served.requests += 1
-            trouble, served.status = served.forever or served.status, None
-        if trouble is not None:
-            _answer_trouble(handler, trouble)
+            fault_kind, served.status = served.forever or served.status, None
+        if fault_kind is not None:
+            _answer_with_fault(handler, fault_kind)
             return
         self._send(handler, served)
 
@@ -104,7 +104,7 @@ class FaultServer(LoopbackServer):
         if handler.command == "GET":
             self._body(handler, served, data[start : fault.offset if fault else stop])
         if fault is not None:
-            self._strike(handler, served, fault)
+            self._apply_fault(handler, served, fault)
         elif served.schedule.chunked and handler.command == "GET":
             handler.wfile.write(b"0\r\n\r\n")
 
@@ -125,12 +125,12 @@ class FaultServer(LoopbackServer):
             if self._bandwidth:
                 self._leaving.wait(max(0.0, began + at / self._bandwidth - time.monotonic()))
 
-    def _strike(self, handler: BaseHTTPRequestHandler, served: _Served, fault: Fault) -> None:
+    def _apply_fault(self, handler: BaseHTTPRequestHandler, served: _Served, fault: Fault) -> None:
         handler.close_connection = True
         if fault.kind == "stall":
             self._leaving.wait(30)
         elif fault.kind == "reset":
-            # What is unread in the client's kernel when RST arrives is lost to it, and would count as sent twice.
+            # RST discards bytes that the client has not read yet; they would be counted as sent twice.
             self._leaving.wait(0.01)
             reset(handler.connection)
         elif fault.kind in {"loop", "gone"}:
@@ -169,14 +169,14 @@ def _headers(
     handler.end_headers()
 
 
-def _answer_trouble(handler: BaseHTTPRequestHandler, trouble: str) -> None:
+def _answer_with_fault(handler: BaseHTTPRequestHandler, fault_kind: str) -> None:
     answers: dict[str, tuple[int, dict[str, str]]] = {
         "gone": (404, {}),
         "loop": (302, {"Location": handler.path}),
         "redirect": (307, {"Location": f"{handler.path}?again"}),
         "429": (429, {"Retry-After": "0"}),
     }
-    _refuse(handler, *(answers.get(trouble) or (int(trouble), {})))
+    _refuse(handler, *(answers.get(fault_kind) or (int(fault_kind), {})))
 
 
 def _refuse(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong with a download, and seeded schedules of it."""
+"""Faults of a download, and seeded schedules of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LASTING = (
 
 
 class Fault(NamedTuple):
-    """One thing that goes wrong, once, at one byte."""
+    """One fault, which happens once, at one byte."""
 
     offset: int
     kind: str
@@ -35,15 +35,15 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How a server treats one object.
+    """How a server sends one object.
 
     >>> Schedule.random(seed=7, size=1000) == Schedule.random(seed=7, size=1000)
     True
 
     Args:
         faults: In the order of their offsets; each happens once.
-        ranges: Whether range requests are honoured.
-        etags: Whether the server says which version it sends.
+        ranges: Whether range requests are supported.
+        etags: Whether the server sends the version.
         chunked: Whether bodies are sent in chunks, without a length.
     """
 
@@ -65,5 +65,5 @@ class Schedule:
 
     @property
     def heals(self) -> bool:
-        """Whether a good client must get through to the end."""
+        """Whether a correct client must read the object to its end."""
         return not any(fault.kind in LASTING for fault in self.faults)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from webdataset.stores import as_address
 from webdataset.writers import TarWriter
 
 
@@ -18,4 +19,4 @@ def make_shard(url: str | os.PathLike[str], samples: Iterable[dict[str, Any]]) -
     with TarWriter(url) as sink:
         for sample in samples:
             sink.write(sample)
-    return os.fspath(url)
+    return as_address(url)

@@ -1,4 +1,4 @@
-"""What every pipeline must do: go on from any point as if nothing had happened."""
+"""Check that a pipeline resumes from any point with the items that follow."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def assert_resumes_everywhere(make: Callable[[], DataPipeline], *, limit: int | 
     ['1', '2', '3']
 
     Args:
-        make: makes the pipeline anew; nothing may be shared between two of them but the data.
-        limit: look at this many items only, for pipelines that do not end.
+        make: makes a new pipeline; two of them may share the data only.
+        limit: check so many items only, for pipelines that do not end.
     """
     pipeline = make()
     states, items = [_saved(pipeline)], []

@@ -1,4 +1,4 @@
-"""What every stage must do. Subclass it in your tests; pytest runs the methods that it inherits."""
+"""StageContract: the tests of every stage. Subclass it in your tests; pytest runs the methods that it inherits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Items(Source):
 
 
 class StageContract(ABC):
-    """The tests that every stage passes: it pickles, it can be read, and it resumes at every step.
+    """The tests that every stage passes: it pickles, its repr is readable, and it resumes at every step.
 
     >>> from webdataset import stages
     >>> class TestPairs(StageContract):
@@ -67,7 +67,7 @@ class StageContract(ABC):
         """A new stage, always the same."""
 
     def items(self) -> list[Any]:
-        """What comes in; numbers by default."""
+        """The items before the stage; numbers by default."""
         return list(range(23))
 
     def pipeline(self, broken: int | None = None) -> DataPipeline:
@@ -102,7 +102,7 @@ class StageContract(ABC):
         assert all(len(kind) <= 1 for kind in kinds), kinds
 
     def test_a_saved_state_does_not_change_later(self) -> None:
-        """A loader keeps states while the stage goes on: `save` must not return what the stage changes."""
+        """A loader keeps states while the stage continues: `save` must not return objects that the stage changes."""
         pipeline = self.pipeline()
         states = []
         for _ in pipeline:

@@ -1,4 +1,4 @@
-"""What every store must do. Subclass it in your tests; pytest runs the methods that it inherits."""
+"""StoreContract: the tests of every store. Subclass it in your tests; pytest runs the methods that it inherits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StoreContract(ABC):
     ...         return f"memory://contract/{name}"
     >>> TestMemory().test_reads_from_any_offset()
 
-    A class attribute set to False leaves out what the place cannot do: `writes`, `lists`, `knows_sizes`.
+    Set class attributes to False for operations that the store does not support: `writes`, `lists`, `knows_sizes`.
     """
 
     writes = True
@@ -41,10 +41,10 @@ class StoreContract(ABC):
 
     @abstractmethod
     def address(self, name: str) -> str:
-        """The address of an object of this name, in a place that is this test's own."""
+        """The address of an object of this name, in a folder that only this test uses."""
 
     def put(self, name: str, data: bytes) -> str:
-        """Make an object exist; override it for places that cannot be written to."""
+        """Store an object; override it for stores that cannot be written to."""
         with self.store().open_write(self.address(name)) as stream:
             stream.write(data)
         return self.address(name)
@@ -118,7 +118,7 @@ class StoreContract(ABC):
         raises(ShardNotFound, lambda: self.store().stat(self.address("missing.bin")))
 
     def test_the_version_of_a_stream_is_that_of_stat(self) -> None:
-        """A cache compares the two before it goes on with half a download."""
+        """A cache compares the two before it continues a download."""
         url = self.put("version.bin", _DATA)
         with self.store().open_read(url) as stream:
             version = getattr(stream, "version", None)

@@ -1,7 +1,7 @@
-"""The n-th system call of this package fails: what a full disk, a broken disk or a limit of the system looks like.
+"""Let the n-th system call of this package fail, as with a full disk, a broken disk or a limit of the system.
 
-Python's functions for files are replaced for the time of a block, in all threads. Only calls that come from the package
-itself (or from a library that it calls) are counted and can fail.
+Python's functions for files are replaced inside a block, in all threads. Only calls from the package itself (or from a
+library that it calls) are counted and can fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, Self
 
-# What the kernel may answer to nearly every call.
+# Errors that nearly every system call can return.
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.ENOMEM)
 _READING = ("open", "read", "readv", "pread", "preadv", "listdir", "scandir", "stat", "lstat", "fstat")
 _WRITING = ("write", "writev", "pwrite", "fsync", "rename", "replace", "unlink", "link", "mkdir", "utime", "truncate")
@@ -26,7 +26,7 @@ _OTHERS = ("dup", "dup2", "ftruncate", "readlink", "pipe", "fork", "memfd_create
 _NAMES = (*_READING, *_WRITING, *_OTHERS, "flock", "lockf", "socket", "spawn")
 _PACKAGES = ("webdataset.", "wids.")
 _TOOLS = ("webdataset.testing.", "importlib.", "threading")
-# How far from the system call a function of the package may be: filelock, pathlib and tempfile are in between.
+# How many frames above the system call a function of the package may be: filelock, pathlib, tempfile are in between.
 _DEPTH = 14
 
 
@@ -44,12 +44,17 @@ class SystemFaults:
     Args:
         number: Which call fails, counted from 1; 0 lets none fail, and `calls` says how many there are.
         error: Its `errno`.
-        lasting: All later calls of the same name fail, too, as on a disk that stays full.
+        lasting: All later calls of the same name fail, too, as on a disk that stays full; or of these names.
         only: Count these calls only; "spawn" is the start of a process.
     """
 
     def __init__(
-        self, number: int, error: int = errno.EIO, *, lasting: bool = False, only: Collection[str] = _NAMES
+        self,
+        number: int,
+        error: int = errno.EIO,
+        *,
+        lasting: bool | Collection[str] = False,
+        only: Collection[str] = _NAMES,
     ) -> None:
         self.number, self.error, self.lasting, self.only = number, error, lasting, only
         # Shared with worker processes that are forked inside the block.
@@ -89,11 +94,17 @@ class SystemFaults:
             return
         with self._calls.get_lock():
             self._calls.value += 1
-            strikes = self.calls == self.number or (self.lasting and self.struck == name)
-            if strikes:
+            strikes = self.calls == self.number or (self.struck is not None and name in self._failing_from_now_on)
+            if strikes and self.struck is None:
                 self._struck.value = _NAMES.index(name)
         if strikes:
             raise OSError(self.error, os.strerror(self.error))
+
+    @property
+    def _failing_from_now_on(self) -> Collection[str]:
+        if isinstance(self.lasting, bool):
+            return (self.struck,) if self.lasting and self.struck else ()
+        return self.lasting
 
     def _replace(self, module: Any, name: str, function: Any) -> None:
         self._saved.append((module, name, getattr(module, name)))

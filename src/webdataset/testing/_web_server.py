@@ -1,4 +1,4 @@
-"""A web server on a free port of the loopback, for as long as a `with` block lasts."""
+"""A web server on a free port of the loopback interface, for the duration of a `with` block."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class _Listener(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept; a small send buffer lets the server know how far a client has read."""
+        """Accept a connection; with a small send buffer, the server is only little ahead of the client."""
         connection, address = super().get_request()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
         return connection, address
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is what these servers are for."""
+        """Ignore errors of a connection: tests break connections on purpose."""
 
 
 class LoopbackServer:
@@ -53,7 +53,7 @@ class LoopbackServer:
 
     @property
     def port(self) -> int:
-        """The port that was free."""
+        """The port of the server."""
         return int(self._listener.server_address[1])
 
     def __enter__(self) -> Self:
@@ -108,13 +108,13 @@ class LoopbackServer:
 
 
 def reset(connection: socket.socket) -> None:
-    """Break a connection with RST instead of FIN: what a crashed machine or a hostile middlebox does."""
+    """Break a connection with RST instead of FIN, as after a crash or by a middlebox."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 def wanted_range(handler: BaseHTTPRequestHandler, size: int) -> tuple[int, int] | None:
-    """The (start, stop) that a request asks for, or None when it asks for everything."""
+    """The (start, stop) that a request asks for, or None for the whole object."""
     header = handler.headers.get("Range", "")
     if not header.startswith("bytes="):
         return None

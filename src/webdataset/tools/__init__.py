@@ -4,7 +4,7 @@ Verbs:
     _check           what is wrong with a dataset
     _repair          damaged shards, written again
     _list_samples    keys, fields, sizes, offsets
-    _show_samples    samples as a person wants to see them
+    _show_samples    samples in readable form
     _get_field       one field of one sample
     _grep            samples whose text matches
     _dataset_stats   how many samples, how large, which fields
@@ -13,8 +13,8 @@ Verbs:
     _query           SQL over samples
     _bench           how fast a dataset is read and decoded here
     _simulate        who reads what, on many ranks
-    _doctor          what this machine has, and which stores answer
-    _create          a new dataset out of recipes, tables, folders and archives
+    _doctor          what this machine has, and which stores can be read
+    _create          a new dataset from recipes, tables, folders and archives
     _cat             shards one after the other, as one stream
     _split           the same samples in shards of another size
     _select_samples  some of the samples
@@ -29,25 +29,25 @@ Verbs:
 What they share:
     _findings        kinds of faults, how bad each is, and what to do
     _check_shard     everything that is wrong with one shard
-    _shard_report    what a check is asked to do, and what it finds out about a shard
+    _shard_report    the options of a check, and its report on one shard
     _check_decoding  fields that cannot be decoded
     _hugging_face_types  types that Hugging Face refuses or changes
     _portable_names  names that some programs cannot read
     _key_table       keys of any number of samples, compared with little memory
-    _repair_plan     what becomes of each member of a damaged shard
+    _repair_plan     what to do with each member of a damaged shard
     _verb_options    how a verb writes and runs
     _run_stages      shards through stages, as one stream or shard by shard
     _read_inputs     input addresses → a stream of samples
     _output_target   what `-o` means, and which outputs exist
     _write_samples   a stream of samples → one archive or a series
     _report          what a verb that writes shards returns, and samples whose processing failed
-    _temporary_files  and folders, with errors that name them
+    _temporary_files temporary files and folders, whose errors name them
     _load_function   a function that a command line names
     _count_samples   how many samples shards have
     _expression      a safe expression language over samples
     _random_shares   random shares that depend on keys alone
-What datasets are made of:
-    _sample_sources  samples whose fields are still somewhere else
+Inputs of `create`:
+    _sample_sources  samples to create: keys, and the source of each field
     _recipe          text files with one member per line
     _manifest        tables with one sample per row
     _file_tree       folders and archives of files
@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from ._read_inputs import CountStage as CountStage
     from ._read_inputs import expand_inputs as expand_inputs
     from ._read_inputs import read_list as read_list
+    from ._read_inputs import read_shard_list as read_shard_list
     from ._read_inputs import warn_of_lacking as warn_of_lacking
     from ._recode import recode as recode
     from ._rename_fields import rename as rename
@@ -156,8 +157,8 @@ if TYPE_CHECKING:
     from ._verb_options import DEFAULTS as DEFAULTS
     from ._verb_options import Options as Options
 
-# Where each name lives. A command needs one verb, and loading all of them takes 0.1 s.
-_HOME = {
+# The module of each name. A command needs one verb, and loading all of them takes 0.1 s.
+_MODULES = {
     "_bench": "Bench Pace bench",
     "_cat": "cat",
     "_check": "CheckReport check",
@@ -178,7 +179,7 @@ _HOME = {
     "_partition": "Parts partition read_lists",
     "_proc": "proc",
     "_query": "Answer query",
-    "_read_inputs": "CountStage expand_inputs read_list warn_of_lacking",
+    "_read_inputs": "CountStage expand_inputs read_list read_shard_list warn_of_lacking",
     "_recode": "recode",
     "_rename_fields": "rename",
     "_repair": "Repair repair",
@@ -197,7 +198,7 @@ _HOME = {
     "_output_target": "existing refuse_description refuse_existing series_members store_description",
     "_verb_options": "DEFAULTS Options",
 }
-_LAZY, _load = lazy_names(__name__, _HOME)
+_LAZY, _load = lazy_names(__name__, _MODULES)
 
 __all__ = sorted(_LAZY)  # noqa: PLE0605  # from the table
 

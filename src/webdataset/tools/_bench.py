@@ -1,4 +1,4 @@
-"""`wds bench`: how fast this machine reads and decodes a dataset, and what holds it back."""
+"""`wds bench`: how fast this machine reads and decodes a dataset, and what the bottleneck is."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ._verb_options import Advance, advancing
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast something went.
+    """The throughput of one measurement.
 
     Attributes:
         samples: how many samples came out.
         size: how many bytes of fields they had when they were read.
         seconds: how long it took.
-        bottleneck: the part that the others wait for.
+        bottleneck: the slowest part, for which the others wait.
         advice: what to change.
         details: all parts, as a table.
     """
@@ -51,7 +51,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What was measured: reading alone, and reading and decoding.
+    """Throughput of reading alone, and of reading and decoding.
 
     Attributes:
         shards: how many shards there are; as many of them were read as the time allowed.
@@ -67,7 +67,7 @@ class Bench:
 
     @property
     def bottleneck(self) -> str:
-        """What holds this dataset back on this machine."""
+        """The slowest part on this machine."""
         return self.reading.bottleneck if self.decoding is None else self.decoding.bottleneck
 
 
@@ -91,9 +91,9 @@ def bench(
         advance: called with the number of samples.
     """
     urls = expand_inputs(inputs)
-    pace = partial(_pace, seconds=seconds, samples=samples, advance=advance)
+    pace = partial(_measure, seconds=seconds, samples=samples, advance=advance)
     reading = pace(_dataset(urls), 0)
-    decoding = None if decode is None else pace(_dataset(urls).map(_sized).decode(*decode, partial=True), workers)
+    decoding = None if decode is None else pace(_dataset(urls).map(_with_size).decode(*decode, partial=True), workers)
     return Bench(len(urls), reading, decoding, workers)
 
 
@@ -101,13 +101,13 @@ def _dataset(urls: Sequence[str]) -> Any:
     return WebDataset(list(urls), shardshuffle=False, nodesplitter=None, index=False)
 
 
-def _unchanged(sample: Any) -> Any:
-    """Samples are not turned into tensors: neither that nor the import of torch is measured here."""
+def _collate_nothing(sample: Any) -> Any:
+    """Collate nothing: neither the conversion to tensors nor the import of torch is measured."""
     return sample
 
 
-def _sized(sample: dict[str, Any]) -> dict[str, Any]:
-    """Note down how many bytes a sample has before it is decoded."""
+def _with_size(sample: dict[str, Any]) -> dict[str, Any]:
+    """Record how many bytes a sample has before it is decoded."""
     return {**sample, "__size__": _size(sample)}
 
 
@@ -115,8 +115,8 @@ def _size(sample: dict[str, Any]) -> int:
     return sum(len(value) for name, value in sample.items() if name not in OWN_FIELDS)
 
 
-def _pace(dataset: Any, workers: int, *, seconds: float, samples: int | None, advance: Advance | None) -> Pace:
-    loader = WebLoader(dataset, batch_size=None, num_workers=workers, workers="threads", collate_fn=_unchanged)
+def _measure(dataset: Any, workers: int, *, seconds: float, samples: int | None, advance: Advance | None) -> Pace:
+    loader = WebLoader(dataset, batch_size=None, num_workers=workers, workers="threads", collate_fn=_collate_nothing)
     began, size, taken = time.perf_counter(), 0, 0
     items: Any = iter(loader)
     with dataset, closing(items):

@@ -38,10 +38,10 @@ def _number_keys(template: str, samples: Iterator[Sample]) -> Iterator[Sample]:
         yield {**sample, "__key__": template.format(number)}
 
 
-def stretch(text: str) -> Stage:
-    """A stage that yields a stretch of the samples, as `lo:hi:step` selects it from a list; `n` alone is one sample.
+def slice_samples(text: str) -> Stage:
+    """A stage that yields a slice of the samples: `lo:hi:step` as for a list; `n` alone is one sample.
 
-    >>> list(stretch("1:6:2")(iter("abcdefg"))), list(stretch("2")(iter("abc")))
+    >>> list(slice_samples("1:6:2")(iter("abcdefg"))), list(slice_samples("2")(iter("abc")))
     (['b', 'd', 'f'], ['c'])
     """
     try:
@@ -53,13 +53,13 @@ def stretch(text: str) -> Stage:
 
 
 def chosen_fields(text: str) -> Stage:
-    """A stage that keeps fields: `name`, `a,b` (the first that is there), `new:old1,old2` (under another name).
+    """A stage that keeps fields: `name`, `a,b` (the first that a sample has), `new:old1,old2` (under another name).
 
     >>> keep = chosen_fields("image:jpg,png cls")
     >>> list(keep(iter([{"__key__": "a", "png": b"...", "cls": b"3", "txt": b"x"}])))
     [{'__key__': 'a', 'image': b'...', 'cls': b'3'}]
 
-    A sample without a field that is asked for is an error.
+    A sample without one of these fields is an error.
     """
     words = []
     for word in text.split():
@@ -112,7 +112,7 @@ def cat(
         options: how to write.
         fields: which fields to keep, and under which names: see `chosen_fields`.
         shuffle: shuffle in a buffer of so many samples; `wds shuffle` is the full permutation.
-        slice: a stretch of the combined samples, `lo:hi:step`.
+        slice: a slice of the combined samples, `lo:hi:step`.
         rekey: number the keys in this format, `{:09d}`.
     """
     if isinstance(parse_target(output), PerShard) and (slice is not None or rekey is not None):
@@ -122,7 +122,7 @@ def cat(
         )
     stages: list[Stage] = []
     if slice is not None:
-        stages.append(stretch(slice))
+        stages.append(slice_samples(slice))
     if fields is not None:
         stages.append(chosen_fields(fields))
     if shuffle:

@@ -20,7 +20,7 @@ from ._key_table import KeyTable
 from ._read_inputs import Inputs, expand_inputs, input_specs
 from ._shard_report import CheckOptions, Place, ShardReport, common_fields
 
-# A field that this share of the samples have, and not all, is missing from the others.
+# If at least this share of the samples have a field, its absence from the others is a finding.
 _COMMON = 0.95
 _ENOUGH = 20
 _MOST_SETS = 10_000
@@ -30,7 +30,7 @@ _MOST_LISTED = 100_000
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What is wrong with a dataset.
+    """The report of a check on a dataset.
 
     Attributes:
         shards: how many shards were read.
@@ -98,7 +98,7 @@ def check(
     return dataset.finish()
 
 
-# Shards to check, and what a description says about each.
+# Shards to check, each with its entry in the description, if there is one.
 _Entries = dict[str, ShardEntry | None]
 
 
@@ -111,7 +111,7 @@ def _entries(inputs: Inputs) -> Iterator[tuple[str, ShardEntry | None]]:
 
 
 def _reports(tasks: _Entries, options: CheckOptions, jobs: int) -> Generator[ShardReport, None, None]:
-    """The reports of all shards, in order; few are waited for at a time."""
+    """The reports of all shards, in order; at most two tasks for each process are submitted at a time."""
     processes = min(jobs, len(tasks))
     if processes < 2:
         options = replace(options, threads=jobs)
@@ -131,7 +131,7 @@ def _reports(tasks: _Entries, options: CheckOptions, jobs: int) -> Generator[Sha
 
 @dataclass(slots=True)
 class _Dataset:
-    """What the shards have in common, and what they do not."""
+    """The report on a dataset, collected from the reports of its shards."""
 
     options: CheckOptions
     shards: int = 0
@@ -151,7 +151,7 @@ class _Dataset:
         self.own = Findings(None, self.options.targets)
 
     def distinct(self, entries: Iterable[tuple[str, ShardEntry | None]]) -> _Entries:
-        """Every shard once."""
+        """The shards without duplicates; a shard that is listed twice is a finding."""
         found: _Entries = {}
         for url, entry in entries:
             if url in found:
@@ -160,12 +160,12 @@ class _Dataset:
         return found
 
     def add(self, report: ShardReport) -> None:
-        """One more shard."""
+        """Add the report of one shard."""
         self.shards += 1
         self.samples += report.samples
         self.members += report.members
         self.size += report.size
-        self._take(report.findings)
+        self._add_findings(report.findings)
         if any(finding.severity is not Severity.NOTE for finding in report.findings.listed):
             self.damaged.append(report.url)
         for names, (count, place) in report.field_sets.items():
@@ -179,7 +179,7 @@ class _Dataset:
                 known.setdefault(kind, (report.url, place))
 
     def compare_keys(self, keys: KeyTable, urls: Sequence[str]) -> None:
-        """One finding for each two shards that share keys."""
+        """Add one finding for each pair of shards with keys in common."""
         counts: Counter[tuple[int, int]] = Counter()
         places: dict[tuple[int, int], Place] = {}
         for duplicate in keys.duplicates():
@@ -192,12 +192,12 @@ class _Dataset:
             self._add_at(Kind.DUPLICATE_KEY, what, urls[again], places[first, again], times=count)
 
     def finish(self) -> CheckReport:
-        """All that was found."""
+        """The report on all shards."""
         if self.options.fields is None:
             self._find_unusual_fields()
         if Target.HUGGING_FACE in self.options.targets and self.first is not None:
             self._find_hugging_face_faults(self.first)
-        self._take(self.own)
+        self._add_findings(self.own)
         return CheckReport(
             self.shards,
             self.samples,
@@ -208,7 +208,7 @@ class _Dataset:
             tuple(self.damaged),
         )
 
-    def _take(self, findings: Findings) -> None:
+    def _add_findings(self, findings: Findings) -> None:
         for finding in findings.listed:
             if finding.kind is Kind.NOT_CHECKED:
                 if finding.field in self.not_checked:

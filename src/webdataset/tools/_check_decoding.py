@@ -1,4 +1,4 @@
-"""Can every field be decoded? Asked by sample, on several threads: decoders of pictures let other threads run."""
+"""Find the fields that cannot be decoded, on several threads: image decoders release the GIL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Fault:
 
 
 def decode_faults(fields: Mapping[str, bytes], decoder: Decoder) -> list[Fault]:
-    """What is wrong with the fields of one sample.
+    """The faults in the fields of one sample.
 
     >>> [fault.kind.value for fault in decode_faults({"json": b"{", "txt": b"a", "cls": b"7"}, field_decoder())]
     ['undecodable-field']
@@ -42,7 +42,7 @@ def decode_faults(fields: Mapping[str, bytes], decoder: Decoder) -> list[Fault]:
             faults.append(Fault(Kind.NOT_CHECKED, f"the field is not decoded: {error.what}", field))
         except UnsafeContent as error:
             faults.append(Fault(Kind.UNSAFE, error.what, field))
-        except Exception as error:  # whatever a codec raises about the data
+        except Exception as error:  # of any class, from a codec
             faults.append(Fault(Kind.UNDECODABLE, getattr(error, "what", "") or str(error), field))
         else:
             faults += _wrong_extension(field, data)
@@ -50,7 +50,7 @@ def decode_faults(fields: Mapping[str, bytes], decoder: Decoder) -> list[Fault]:
 
 
 def field_decoder() -> Decoder:
-    """Decodes everything that this machine can decode, apart from film, which takes too long."""
+    """A decoder for everything that this machine can decode, except video, which takes too long."""
     return Decoder(["rgb8", "audio"])
 
 
@@ -63,7 +63,7 @@ def _wrong_extension(field: str, data: bytes) -> list[Fault]:
 
 
 class DecodeChecker:
-    """Checks samples on `threads` threads and notes down what is wrong, in the order of the samples."""
+    """Checks samples on `threads` threads and records what is wrong, in the order of the samples."""
 
     def __init__(self, findings: Findings, threads: int) -> None:
         self._findings = findings
@@ -74,22 +74,22 @@ class DecodeChecker:
         self._not_checked: set[str] = set()
 
     def add(self, key: str, fields: Mapping[str, bytes], offsets: Mapping[str, int]) -> None:
-        """Check the fields of one sample, now or soon."""
+        """Check the fields of one sample, at once or on a thread."""
         if self._pool is None:
             self._note(key, offsets, decode_faults(fields, self._decoder))
             return
         self._running.append((key, offsets, self._pool.submit(decode_faults, fields, self._decoder)))
         while len(self._running) > self._most:
-            self._take()
+            self._finish_first()
 
     def close(self) -> None:
         """Wait for what is still running."""
         while self._running:
-            self._take()
+            self._finish_first()
         if self._pool is not None:
             self._pool.shutdown()
 
-    def _take(self) -> None:
+    def _finish_first(self) -> None:
         key, offsets, result = self._running.popleft()
         self._note(key, offsets, result.result())
 

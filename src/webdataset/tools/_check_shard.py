@@ -1,4 +1,4 @@
-"""Everything that can be found out about one shard by reading it once."""
+"""Check one shard by reading it once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_PATHS = 1000
 
 
 def check_shard(url: str, options: CheckOptions, entry: ShardEntry | None = None) -> ShardReport:
-    """Read a shard once and note down everything that is wrong with it.
+    """Read a shard once and report everything that is wrong with it.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-check/a.tar", [{"__key__": "0", "txt": "hello"}])
@@ -69,13 +69,13 @@ class _ShardCheck:
         try:
             with stores.open_read(url) as stream:
                 self._opened = True
-                for found in tar.survey(Watched(stream, self._see)):
+                for found in tar.survey(Watched(stream, self._count_bytes)):
                     if isinstance(found, tar.Damage):
                         self._damaged = True
                         kind = Kind(found.kind.value)  # type: ignore[call-arg]  # by its value
                         self._findings.add(kind, found.what, offset=found.offset, member=found.name)
                     else:
-                        self._member(found)
+                        self._add_member(found)
         except ShardNotFound as error:
             self._findings.add(Kind.MISSING_SHARD, error.what)
         except (WebDatasetError, OSError) as error:
@@ -93,7 +93,7 @@ class _ShardCheck:
             self._decoding.close()
 
     def compare_index(self) -> None:
-        """Compare the index that is stored with what was read."""
+        """Compare the stored index with the shard."""
         url = self.report.url
         if not self._opened or self._damaged or url in {"", "-"}:
             return
@@ -103,12 +103,11 @@ class _ShardCheck:
             if isinstance(error, FormatError):
                 self._findings.add(Kind.BAD_INDEX, f"the index cannot be read: {error.what}")
             return
-        built = self._index.finish() if stored is not None else None
-        if stored is not None and built is not None and (what := index_difference(stored, built)):
+        if stored is not None and (what := index_difference(stored, self._index.finish())):
             self._findings.add(Kind.STALE_INDEX, what)
 
     def compare_entry(self, entry: ShardEntry) -> None:
-        """Compare what the description says with what was read."""
+        """Compare the entry in the description with the shard."""
         if not self._opened:
             return
         report, add = self.report, self._findings.add
@@ -120,22 +119,22 @@ class _ShardCheck:
         if entry.nsamples != report.samples:
             add(Kind.WRONG_COUNT, f"the description says {entry.nsamples:,} samples, the shard has {report.samples:,}")
 
-    def _see(self, data: bytes) -> None:
-        """Bytes that go by."""
+    def _count_bytes(self, data: bytes) -> None:
+        """Count and hash the bytes that are read."""
         if not self.report.size and find_compression(data) is not None:
             self._findings.add(Kind.DALI_COMPRESSED, "DALI does not read compressed archives")
         self.report.size += len(data)
         if self._options.checksums:
             self._md5.update(data)
 
-    def _member(self, member: tar.Surveyed) -> None:
+    def _add_member(self, member: tar.Surveyed) -> None:
         self.report.members += 1
         if member.kind == FOLDER:
             return
         if member.kind not in REGULAR:
-            self._special(member)
+            self._add_special(member)
             return
-        self._names.look(member)
+        self._names.check(member)
         key, ending = (None, None) if is_meta(member.name) else split_name(member.name)
         if key is None or ending is None:
             return
@@ -155,7 +154,7 @@ class _ShardCheck:
         self._sample.fields[name] = member.data
         self._sample.offsets[name] = member.offset
 
-    def _special(self, member: tar.Surveyed) -> None:
+    def _add_special(self, member: tar.Surveyed) -> None:
         if member.kind in LINKS:
             kind, what = LINKS[member.kind], f"a link to {member.link}: readers leave it out, so its field is missing"
         elif member.kind in _DEVICES:
@@ -219,7 +218,7 @@ class _ShardCheck:
 
 @dataclass(slots=True)
 class _Sample:
-    """The sample that is being put together."""
+    """The sample whose members are being read."""
 
     key: str
     offset: int

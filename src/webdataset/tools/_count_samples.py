@@ -15,13 +15,13 @@ from ._temporary_files import fetch, scratch_folder
 
 @contextmanager
 def shard_counts(urls: Sequence[str], shards: int | None) -> Iterator[tuple[list[str], tuple[int, ...] | None]]:
-    """The addresses to read, and the number of samples of each of `shards` outputs; None if no number is asked for.
+    """The addresses to read, and the number of samples of each of `shards` outputs; None if `shards` is None.
 
     >>> with shard_counts(["a.tar"], None) as found:
     ...     found
     (['a.tar'], None)
 
-    What can be read only once, standard input or a command, is kept in a temporary file meanwhile.
+    Inputs that can be read only once, such as standard input or a command, are copied to temporary files first.
     """
     if shards is None:
         yield list(urls), None

@@ -1,4 +1,4 @@
-"""`create`: a new dataset out of recipes, tables, folders and archives."""
+"""`create`: a new dataset from recipes, tables, folders and archives."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _BY_SUFFIX = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl
 @hides_secrets
 @dataclass(frozen=True)
 class Making:
-    """What a dataset is made of.
+    """How the inputs of `create` are read.
 
     Attributes:
         format: one of `FORMATS`; None decides by name.
         shuffle: write the samples in a random order, decided by the seed.
-        parts: divide them; the output then has a place for `{part}`.
-        missing: what a file that is not there means: "error", or "skip" to leave its sample out and report it.
+        parts: divide the samples into parts; the output must then contain `{part}`.
+        missing: what to do about a file that does not exist: "error", or "skip" to leave its sample out and report it.
         key: the key of rows without one.
         folder: what relative paths in recipes and tables are relative to.
         columns: the columns of a table without a header.
@@ -79,7 +79,7 @@ def create(
         inputs: recipes, tables, folders, zip or tar archives.
         output: one archive or a numbered series; `{part}` in it is the name of the part.
         options: how to write; a series gets a description unless `options.description` names another place.
-        making: what the dataset is made of.
+        making: how the inputs are read.
     """
     making = making or Making()
     with ExitStack() as stack:
@@ -96,9 +96,9 @@ def create(
             if gathered.named:
                 listed = _present(listed, making.missing, failed)
             entries = _shuffled(listed, options.seed) if making.shuffle else listed
-        labels = None if gathered.classes is None else _classes_beside(os.fspath(output))
+        labels = None if gathered.classes is None else _classes_beside(stores.as_address(output))
         refuse_existing(existing([labels]), force=options.force)
-        report = _write(entries, os.fspath(output), options, making)
+        report = _write(entries, stores.as_address(output), options, making)
     if labels is not None and gathered.classes is not None:
         if not options.dry_run:
             _write_classes(gathered.classes, labels)
@@ -114,16 +114,16 @@ def _notes(ignored: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass
 class _Gathered:
-    """The samples of all inputs."""
+    """The entries of all inputs."""
 
     entries: Iterable[Entry] = ()
     ignored: list[str] = field(default_factory=list)
     classes: list[str] | None = None
-    lazy: bool = True  # all are rows that hold their data: these are not all kept in memory
-    named: bool = False  # files were named by a person or a program, so they may be missing
+    lazy: bool = True  # all inputs are tables that contain the data, so rows are read one at a time
+    named: bool = False  # recipes or tables name files, which may be missing
 
     def add(self, url: str, making: Making, stack: ExitStack) -> None:
-        """The samples of one more input."""
+        """Add the entries of one input."""
         kind = making.format or find_format(url)
         self.named |= kind in {"recipe", "tsv", "csv", "jsonl", "parquet"}
         self.lazy &= kind == "parquet"
@@ -148,7 +148,7 @@ class _Gathered:
 
 
 def find_format(url: str) -> str:
-    """What an input is, by its name.
+    """The format of an input, by its name.
 
     >>> find_format("list.csv"), find_format("a.tar.gz"), find_format("recipe.txt"), find_format("/tmp")
     ('csv', 'tar', 'recipe', 'tree')
@@ -161,7 +161,7 @@ def find_format(url: str) -> str:
 
 
 def _distinct(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The same samples; a key that comes again is an error."""
+    """The same entries; a duplicate key is an error."""
     seen: dict[str, str] = {}
     for entry in entries:
         if seen.setdefault(entry.key, entry.place) != entry.place:
@@ -174,14 +174,14 @@ def _distinct(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _present(entries: list[Entry], policy: str, failed: list[Failure]) -> list[Entry]:
-    """The samples whose files are there; all are looked for before anything is written."""
+    """The entries whose files exist; all files are checked before anything is written."""
     kept = []
     for entry in entries:
         path = entry.missing()
         if path is None:
             kept.append(entry)
         elif policy == "error":
-            entry.sample()  # raises, and says where
+            entry.sample()  # raises an error with the location
             raise FormatError(f"the source {path} is not a file", Where(shard=entry.place), hint="name a file")
         else:
             failed.append(Failure(entry.key, f"the source {path} was not found ({entry.place})"))
@@ -222,7 +222,7 @@ def _sum(reports: Sequence[Report]) -> Report:
 
 
 def _classes_beside(output: str) -> str | None:
-    """Where the names of the classes go."""
+    """The address of the file with the names of the classes."""
     return None if is_stream(output) else f"{output[: output.rfind('/') + 1]}classes.json"
 
 

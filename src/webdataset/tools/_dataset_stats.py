@@ -27,7 +27,7 @@ class Distribution:
     bins: Counter[int] = field(default_factory=Counter)
 
     def add(self, number: int) -> None:
-        """One more number."""
+        """Add a number."""
         self.count += 1
         self.total += number
         self.smallest = number if self.smallest is None else min(self.smallest, number)
@@ -48,7 +48,7 @@ class Distribution:
 
 @dataclass(slots=True)
 class DatasetStats:
-    """A dataset in numbers.
+    """Statistics of a dataset.
 
     Attributes:
         shards: how many shards.
@@ -71,7 +71,7 @@ _OTHERS = "(others)"
 
 
 def dataset_stats(inputs: Inputs, *, index: str | None = None, advance: Advance | None = None) -> DatasetStats:
-    """Count samples, fields and bytes; payloads are not read where headers or an index tell.
+    """Count samples, fields and bytes; payloads are not read if headers or an index have the sizes.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-stats/a.tar", [{"__key__": f"{n}", "txt": "a" * n} for n in range(5)])

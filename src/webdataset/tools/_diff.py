@@ -1,4 +1,4 @@
-"""`wds diff`: two datasets compared by key, whatever their order and their shards.
+"""`wds diff`: compare two datasets by key; their order and their shards may differ.
 
 Digests of all fields are kept in a temporary file, so datasets of any size can be compared.
 """

@@ -1,4 +1,4 @@
-"""`wds doctor`: what this machine has, what is missing, and which stores answer."""
+"""`wds doctor`: what this machine has, what is missing, and which stores can be read."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from webdataset.errors import WebDatasetError
 _SECRET = re.compile(r"(?i)token|secret|key|password|headers|authorization|credential")
 _ENOUGH_FILES = 1024
 _ENOUGH_SHARED = 1 << 30
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 
 
 class State(StrEnum):
-    """How well something is: only a problem makes `wds doctor` fail."""
+    """The result of one test: only a problem makes `wds doctor` fail."""
 
     GOOD = "ok"
     MISSING = "missing"
@@ -38,7 +38,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at.
+    """One test, its result, and what to do.
 
     >>> print(Diagnosis("torch", State.MISSING, "not installed", "pip install 'webdataset[torch]'"))
     missing  torch: not installed – pip install 'webdataset[torch]'
@@ -55,12 +55,12 @@ class Diagnosis:
 
 
 def doctor(addresses: Sequence[str] = ()) -> list[Diagnosis]:
-    """Look at this machine, and ask each address whether it answers.
+    """Test this machine, and whether each address can be read.
 
     Args:
-        addresses: shards, folders or buckets to ask, with the credentials that are configured.
+        addresses: shards, folders or buckets to read from, with the configured credentials.
     """
-    return [*_machine(), *_packages(), *_settings(), *_credentials(), *map(_ask, addresses)]
+    return [*_machine(), *_packages(), *_settings(), *_credentials(), *map(_test_address, addresses)]
 
 
 def _machine() -> Iterator[Diagnosis]:
@@ -68,7 +68,7 @@ def _machine() -> Iterator[Diagnosis]:
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield Diagnosis("processors", State.INFO, f"{processors}")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield _amount("open files", f"at most {files:,}", "raise it: ulimit -n 65536", enough=files >= _ENOUGH_FILES)
+    yield _limit("open files", f"at most {files:,}", "raise it: ulimit -n 65536", enough=files >= _ENOUGH_FILES)
     yield _shared_memory()
     yield _temporary_folder()
     yield _gnu_tar()
@@ -79,11 +79,11 @@ def _shared_memory() -> Diagnosis:
         free = shutil.disk_usage("/dev/shm").free  # noqa: S108 - it is looked at, nothing is written
     except OSError:
         return Diagnosis("shared memory", State.INFO, "there is no /dev/shm")
-    remedy = "worker processes hand batches over through it: docker run --shm-size=8g"
-    return _amount("shared memory", f"{free / 1e9:.1f} GB are free", remedy, enough=free >= _ENOUGH_SHARED)
+    remedy = "worker processes transfer batches through it: docker run --shm-size=8g"
+    return _limit("shared memory", f"{free / 1e9:.1f} GB are free", remedy, enough=free >= _ENOUGH_SHARED)
 
 
-def _amount(name: str, what: str, remedy: str, *, enough: bool) -> Diagnosis:
+def _limit(name: str, what: str, remedy: str, *, enough: bool) -> Diagnosis:
     return Diagnosis(name, State.GOOD, what) if enough else Diagnosis(name, State.POOR, what, remedy)
 
 
@@ -146,7 +146,7 @@ def _settings() -> Iterator[Diagnosis]:
 
 
 def _credentials() -> Iterator[Diagnosis]:
-    """Which credentials there are; those of the hub are tried."""
+    """The credentials that are configured; the token of the hub is tested."""
     clouds = sorted({name.partition("_")[0] for name, _ in config.cloud()})
     if clouds:
         yield Diagnosis(
@@ -156,16 +156,16 @@ def _credentials() -> Iterator[Diagnosis]:
         yield Diagnosis("netrc", State.INFO, str(config.netrc_path()))
     token = config.hub_token()
     if token is not None and not config.read("HF_HUB_OFFLINE"):
-        yield _ask_hub(token)
+        yield _test_hub_token(token)
 
 
-def _ask_hub(token: str) -> Diagnosis:
+def _test_hub_token(token: str) -> Diagnosis:
     import urllib3
 
     url = f"{config.read('HF_ENDPOINT').rstrip('/')}/api/whoami-v2"
     headers = {"Authorization": f"Bearer {token}"}
     try:
-        with urllib3.PoolManager(timeout=_PATIENCE, retries=False) as pool:
+        with urllib3.PoolManager(timeout=_TIMEOUT, retries=False) as pool:
             answer = pool.request("GET", url, headers=headers)
     except urllib3.exceptions.HTTPError as error:
         return Diagnosis(
@@ -180,18 +180,18 @@ def _ask_hub(token: str) -> Diagnosis:
     return Diagnosis("Hugging Face token", State.GOOD, f"is that of {name}")
 
 
-def _ask(address: str) -> Diagnosis:
-    """Whether a store answers, and how fast."""
+def _test_address(address: str) -> Diagnosis:
+    """Whether an address can be read, and how fast."""
     shown, began = stores.redacted(address), time.perf_counter()
     try:
-        what = _answer(address)
+        what = _read_address(address)
     except (WebDatasetError, OSError) as error:
         hint = getattr(error, "hint", None) or ""
         return Diagnosis(shown, State.BAD, getattr(error, "what", "") or str(error), hint)
     return Diagnosis(shown, State.GOOD, f"{what}, after {(time.perf_counter() - began) * 1000:,.0f} ms")
 
 
-def _answer(address: str) -> str:
+def _read_address(address: str) -> str:
     if address.endswith("/") or stores.is_pattern(address):
         return f"{len(stores.list_urls(address)):,} objects"
     with stores.open_read(address) as stream:

@@ -20,12 +20,12 @@ ENGINES = ("local", "dask", "ray")
 # Seconds that a worker without a driver has for cleaning up.
 _PATIENCE = 10.0
 
-# How many tasks an executor of unknown size is given at a time.
+# Tasks that are submitted at a time to an executor of unknown size.
 _MANY = 1000
 
 
-def _nothing() -> None:
-    """There is nothing to give back."""
+def _close_nothing() -> None:
+    """Do nothing: the executor belongs to the user."""
 
 
 class Submits(Protocol):
@@ -37,41 +37,40 @@ class Submits(Protocol):
 
 
 class Engine:
-    """An executor, how many tasks it is given at a time, and what gives back what was started for it.
+    """An executor, how many tasks are submitted at a time, and a function that closes what was started for it.
 
     >>> Engine(InThisProcess(), 1).submit(abs, -2).result()
     2
     """
 
-    def __init__(self, executor: Submits, width: int = _MANY, close: Callable[[], object] = _nothing) -> None:
+    def __init__(self, executor: Submits, width: int = _MANY, close: Callable[[], object] = _close_nothing) -> None:
         self._executor, self.width, self.close = executor, width, close
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Begin `fn(*args)` on a worker."""
         try:
             return self._executor.submit(fn, *args)
-        except cf.BrokenExecutor as error:  # a worker died a moment ago: the task is lost like those at work
+        except cf.BrokenExecutor as error:  # a worker died: the task is lost like those that were running
             return _failed(error)
 
     def restart(self) -> bool:
-        """Go on after a worker was lost; False if that cannot be done here."""
+        """Replace the workers after one was lost; False if this executor cannot."""
         return False
 
     def cancel(self) -> None:
-        """Stop what runs: the user interrupted."""
+        """Stop the running tasks after an interrupt or an error."""
 
 
 class InThisProcess:
     """Runs a task when it is submitted."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> cf.Future[Any]:
-        """`fn(*args)`, now."""
-        try:
-            result = fn(*args)
-        except Exception as error:
-            return _failed(error)
+        """Run `fn(*args)` now; the future that is returned is done."""
         future: cf.Future[Any] = cf.Future()
-        future.set_result(result)
+        try:
+            future.set_result(fn(*args))
+        except Exception as error:
+            future.set_exception(error)
         return future
 
 
@@ -87,18 +86,18 @@ class LocalProcesses(Engine):
         return super().submit(_run_or_stop, fn, *args)
 
     def restart(self) -> bool:
-        """Begin with new processes."""
+        """Start new processes."""
         self._end()
         self._executor = self._pool = _new_pool(self.width)
         return True
 
     def cancel(self) -> None:
-        """End the workers; what they were writing is removed."""
+        """End the workers, which remove their unfinished outputs."""
         for process in list((self._pool._processes or {}).values()):
             process.terminate()
 
     def _end(self) -> None:
-        """End the workers, after what they are doing."""
+        """End the workers after their running tasks."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -114,8 +113,9 @@ def _new_pool(workers: int) -> cf.ProcessPoolExecutor:
 
 
 def _begin_worker() -> None:
-    """Ctrl-C is the driver's business; a worker ends by SIGTERM, and when its driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ignore Ctrl-C and SIGHUP, which the driver handles; end on SIGTERM, and when the driver has ended."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     exit_on(signal.SIGTERM, 1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -124,21 +124,21 @@ def _run_or_stop(fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
     except SystemExit:
-        os._exit(1)  # the pool would take it for a result, and give this worker the next task
+        os._exit(1)  # the pool would treat it as a result and give this worker the next task
 
 
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)  # the main thread cleans up and ends,
+        os.kill(os.getpid(), signal.SIGTERM)  # the main thread cleans up and ends, unless it hangs
         threading.Event().wait(_PATIENCE)
-        os._exit(1)  # or is stuck
+        os._exit(1)
 
 
 @contextmanager
 def open_engine(executor: Any, workers: int, address: str | None = None) -> Iterator[Engine]:
-    """The engine for what a user asked for; what is started here is ended here.
+    """The engine that a user chose; what is started here is closed at the end of the block.
 
     >>> with open_engine(None, 1) as engine:
     ...     engine.submit(abs, -2).result()
@@ -174,7 +174,7 @@ def _engine(executor: Any, workers: int, address: str | None) -> Engine:
 
 
 def _dask(workers: int, address: str | None) -> Engine:
-    """A Dask cluster: a running one, or one that is started here."""
+    """A Dask cluster: a running one, or a new one."""
     distributed = require("distributed", extra="dask", why="for the Dask engine")
     start = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
     client = distributed.Client(set_as_default=False, **({"address": address} if address else start))
@@ -189,13 +189,13 @@ def _dask(workers: int, address: str | None) -> Engine:
 
 
 def _ray(workers: int, address: str | None) -> Engine:
-    """Ray: a running cluster, or one that is started here. A session that the program began is used and kept."""
+    """Ray: a running cluster, or a new one. A session that the program began is used, and stays open."""
     ray = require("ray", extra="ray", why="for the Ray engine")
     ours = not ray.is_initialized()
     if ours:
         options = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
         ray.init(log_to_driver=False, configure_logging=False, **options)
-    return Engine(_RayTasks(ray), close=ray.shutdown if ours else _nothing)
+    return Engine(_RayTasks(ray), close=ray.shutdown if ours else _close_nothing)
 
 
 class _RayTasks:

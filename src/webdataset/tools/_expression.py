@@ -1,11 +1,13 @@
 """A small, safe expression language over samples: `json.width > 256 and cls in [1, 2]`.
 
-An expression is parsed by Python's own parser and compiled node by node; what is not listed here does not exist. There
-is no assignment, no import, no attribute of Python objects, no power, no repetition of strings, and no loop, so an
-expression ends, uses little memory, and reads nothing but its sample. It may come from a file that is not trusted.
+An expression is parsed by Python's own parser and compiled node by node; other nodes than those listed here are
+refused. There is no assignment, no import, no attribute of Python objects, no power, no repetition of strings, and no
+loop, so an expression ends, uses little memory, and reads nothing but its sample. It may come from a file that is not
+trusted.
 
 Names: `key` and `shard`, else fields. Fields of JSON are parsed (`json.size.width`, `json["a b"]`, `meta.json.x`),
-`txt` is text, `cls` a number, everything else bytes. What is not there is `None`; `<` and `>` with `None` are false.
+`txt` is text, `cls` a number, everything else bytes. A missing field or entry is `None`; `<` and `>` with `None` are
+false.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Expression:
             return self._evaluate(_Scope(sample))
         except SpecError:
             raise
-        except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+        except (TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
             raise SpecError(
                 f"the expression {self.source!r} cannot be computed: {error}",
                 Where(key=sample.get("__key__"), shard=sample.get("__url__")),
@@ -90,7 +92,7 @@ class _Scope:
         return self._decoded[field]
 
 
-# Extensions of fields that hold JSON, whole numbers, text; and of all that a person can read as it is.
+# Extensions of fields that hold JSON, integers, text; and of all fields that are readable text.
 JSON = frozenset({"json", "jsn"})
 NUMBERS = frozenset({"cls", "cls2", "index", "inx", "id"})
 TEXTS = frozenset({"txt", "text", "transcript"})
@@ -129,7 +131,7 @@ def _compile(source: str) -> Evaluate:
 
 
 def _number(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """An operation on numbers alone: on text, `*` and `%` could fill the memory."""
+    """An operation that accepts numbers only: on text, `*` and `%` could fill the memory."""
 
     def apply(left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -183,7 +185,7 @@ _UNARY: Final[dict[type[ast.unaryop], Callable[[Any], Any]]] = {
 
 
 def _text(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of text, which is false or None for what is not there."""
+    """A function of text; None if the text is missing."""
 
     def apply(text: Any, *rest: Any) -> Any:
         if text is None:
@@ -196,7 +198,7 @@ def _text(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _if_given(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that is None for what is not there."""
+    """A function of one value; None if the value is missing."""
     return lambda value: None if value is None else function(value)
 
 
@@ -223,7 +225,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 
 
 class _Compiler:
-    """One node after the other becomes a function of the scope."""
+    """Compiles each node of the syntax tree to a function of the scope."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -288,11 +290,11 @@ class _Compiler:
         base, index = self.compile(node.value), self.compile(node.slice)
 
         def evaluate(scope: _Scope) -> Any:
-            value, at = base(scope), index(scope)
+            value, key = base(scope), index(scope)
             if isinstance(value, dict):
-                return value.get(at)
-            if isinstance(value, list | str) and isinstance(at, int):
-                return value[at] if -len(value) <= at < len(value) else None
+                return value.get(key)
+            if isinstance(value, list | str) and isinstance(key, int):
+                return value[key] if -len(value) <= key < len(value) else None
             if value is None:
                 return None
             raise TypeError(f"expected an object, a list or text before [...], got {type(value).__name__}")
@@ -305,18 +307,18 @@ class _Compiler:
             return lambda scope: all(value(scope) for value in values)
         return lambda scope: any(value(scope) for value in values)
 
-    def _listed(self, table: Mapping[type, Callable[..., Any]], kind: type) -> Callable[..., Any]:
+    def _find_operator(self, table: Mapping[type, Callable[..., Any]], kind: type) -> Callable[..., Any]:
         if kind not in table:
             raise self._refused(kind.__name__.lower())
         return table[kind]
 
     def _unaryop(self, node: ast.UnaryOp) -> Evaluate:
-        apply = self._listed(_UNARY, type(node.op))
+        apply = self._find_operator(_UNARY, type(node.op))
         operand = self.compile(node.operand)
         return lambda scope: apply(operand(scope))
 
     def _binop(self, node: ast.BinOp) -> Evaluate:
-        apply = self._listed(_BINARY, type(node.op))
+        apply = self._find_operator(_BINARY, type(node.op))
         left, right = self.compile(node.left), self.compile(node.right)
         return lambda scope: apply(left(scope), right(scope))
 

@@ -41,7 +41,7 @@ def read_folder(folder: str) -> Files:
 
 
 def _prefix(folder: str) -> str:
-    """What the paths of all files in a folder begin with."""
+    """The common beginning of the paths of all files in a folder."""
     if not os.path.isdir(folder):
         raise ShardNotFound("the folder was not found", Where(shard=folder), hint="check the name")
     return folder.rstrip("/") + "/"
@@ -50,9 +50,9 @@ def _prefix(folder: str) -> str:
 def read_image_folder(folder: str) -> tuple[Files, list[str]]:
     """The samples of a folder with one folder for each class, and the classes.
 
-    As for torchvision's `ImageFolder`, every image is a sample, whatever dots are in its name; they become underscores,
-    since a key ends at the first dot. A sample has the number of its class as `cls`, and the files that are named like
-    its image but for the extension.
+    As for torchvision's `ImageFolder`, every image is a sample, also if there are dots in its name; they become
+    underscores, since a key ends at the first dot. A sample has the number of its class as `cls`, and the files that
+    differ from its image in the extension only.
     """
     prefix = _prefix(folder)
     named = sorted(os.path.splitext(path.removeprefix(prefix)) for path in _walk(prefix, links=True))  # noqa: PTH122 - both parts
@@ -112,7 +112,7 @@ def read_zip(url: str, stack: ExitStack) -> Files:
 
 
 def read_tar(url: str, stack: ExitStack) -> Files:
-    """The samples of any tar archive, whatever the order of its files; the stack keeps a copy if one is needed."""
+    """The samples of any tar archive, with its files in any order; the stack keeps a copy if one is needed."""
     path = _local_copy(url, stack)
     with stores.open_read(path) as stream:
         compressed = find_compression(stream.read(tar.BLOCK)) is not None
@@ -155,7 +155,7 @@ def _walk(folder: str, *, links: bool = False) -> Iterator[str]:
                 if entry.is_dir(follow_symlinks=False):
                     yield from _walk(entry.path, links=links)
                 elif links and entry.is_dir():
-                    yield from _walk(entry.path)  # links below it are not followed: it may contain itself
+                    yield from _walk(entry.path)  # links below it are not followed: they may form a circle
                 elif entry.is_file():
                     yield entry.path
                 elif links and entry.is_symlink():

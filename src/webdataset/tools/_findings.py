@@ -1,4 +1,4 @@
-"""What `check` finds: kinds of faults, how bad each is, which program is affected, and what to do."""
+"""Findings of `check`: kinds of faults, how bad each is, which program is affected, and what to do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _HF, _DALI, _GNU, _WINDOWS = Target
 class Kind(StrEnum):
     """Kinds of faults. The values of the first group are those of `tar.DamageKind`.
 
-    Each kind knows how bad it is, what to do, and the program that it concerns if that is only one.
+    Each kind has a severity, a remedy, and the program that it concerns if it concerns one alone.
     """
 
     severity: Severity
@@ -204,7 +204,7 @@ class Findings:
         shard: str | None = None,
         times: int = 1,
     ) -> None:
-        """One more finding, or `times` of the same kind of which this is the first."""
+        """Add a finding; with `times` it stands for so many of the same kind."""
         self.counts[kind] += times
         if self.counts[kind] - times < MOST_OF_A_KIND:
             concerned = kind.target is None or kind.target in self.targets

@@ -83,7 +83,7 @@ def find_samples(
 
 
 def _streamed(urls: Sequence[str], keys: Collection[str]) -> Iterator[Sample]:
-    """What can be read only once: the order is that of the stream."""
+    """The samples with these keys in inputs that can be read only once, in the order of the stream."""
     missing = dict.fromkeys(keys)
     for sample in read_samples(urls):
         if sample["__key__"] in missing:

@@ -11,7 +11,7 @@ from webdataset.redact import hides_secrets
 from webdataset.samples import OWN_FIELDS
 
 from ._expression import READABLE
-from ._read_inputs import Inputs, expand_inputs, looking_for, read_samples
+from ._read_inputs import Inputs, expand_inputs, read_samples, warning_of_lacking
 
 
 @hides_secrets
@@ -57,7 +57,7 @@ def grep(
         raise SpecError(
             f"the pattern {pattern!r} is not a regular expression: {error}", hint="or use --fixed"
         ) from error
-    for sample in looking_for(fields or (), read_samples(expand_inputs(inputs))):
+    for sample in warning_of_lacking(fields or (), read_samples(expand_inputs(inputs))):
         key, shard = sample["__key__"], str(sample.get("__url__", ""))
         if in_keys:
             if search(key):

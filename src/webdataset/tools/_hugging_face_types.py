@@ -1,4 +1,4 @@
-"""The types in a dataset as Hugging Face sees them: those of the first five samples, which later values are cast to."""
+"""The types in a dataset as Hugging Face infers them: from the first five samples; later values are cast to them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ._findings import Kind
 Path = tuple[str, ...]  # ("json", ".boxes", "[]")
 T = TypeVar("T")
 
-# So many samples tell the fields and types of the dataset.
+# Hugging Face infers fields and types from so many samples.
 HF_SAMPLES = 5
 _NULL, _LARGE = "null", "int of more than 64 bits"
 
 
 def value_types(name: str, data: bytes) -> Iterator[tuple[Path, str]]:
-    """The paths in a field and the types of what is there; only JSON and arrays have any.
+    """The paths in a field and the types of their values; only JSON and arrays have any.
 
     >>> list(value_types("json", b'{"a": [1]}'))
     [(('json',), 'dict'), (('json', '.a'), 'list'), (('json', '.a', '[]'), 'int')]
@@ -30,7 +30,7 @@ def value_types(name: str, data: bytes) -> Iterator[tuple[Path, str]]:
             yield (name,), f"array of {decoders['npy'](data).ndim} dimensions"
         elif extension in {"json", "jsn"}:
             yield from _json_types((name,), json.loads(data))
-    except Exception:  # what cannot be decoded is found elsewhere
+    except Exception:  # the decoding check reports what cannot be decoded
         return
 
 
@@ -46,13 +46,13 @@ def _json_types(path: Path, value: Any) -> Iterator[tuple[Path, str]]:
 
 
 def type_faults(first: Mapping[Path, set[str]], seen: Mapping[Path, Mapping[str, T]]) -> Iterator[tuple[Kind, str, T]]:
-    """What `load_dataset` refuses or changes: the kind of the finding, its description, and where it is.
+    """Find the values that `load_dataset` refuses or changes: (kind of the finding, description, where it is).
 
     >>> list(type_faults({("json",): {"int"}}, {("json",): {"int": 0, "str": 6}}))[0][1]
     'json is of type int first and of type str here, so load_dataset fails or changes the value'
 
     Args:
-        first: the types at each path in the first samples.
+        first: the types at each path in the first samples, which Hugging Face infers the dataset's types from.
         seen: the types at each path in all samples, and where each is first.
     """
     for path, places in seen.items():
@@ -61,14 +61,14 @@ def type_faults(first: Mapping[Path, set[str]], seen: Mapping[Path, Mapping[str,
         if _LARGE in places:
             yield Kind.HF_TYPE, f"{name} is an {_LARGE}, so load_dataset fails", places[_LARGE]
         elif len(known) > 1:
-            one, other = sorted(known)[:2]
-            what = f"the first {HF_SAMPLES} samples have {name} of type {one} and of type {other}"
+            inferred, other = sorted(known)[:2]
+            what = f"the first {HF_SAMPLES} samples have {name} of type {inferred} and of type {other}"
             yield Kind.HF_TYPE, f"{what}, so load_dataset fails", places[other]
         elif known:
-            (one,) = known
+            (inferred,) = known
             for kind in others:
-                if (one, kind) != ("float", "int"):  # the same number
-                    what = f"{name} is of type {one} first and of type {kind} here"
+                if (inferred, kind) != ("float", "int"):  # the same number
+                    what = f"{name} is of type {inferred} first and of type {kind} here"
                     yield Kind.HF_TYPE, f"{what}, so load_dataset fails or changes the value", places[kind]
         elif others and "dict" in parent and path not in first:
             what = f"none of the first {HF_SAMPLES} samples has {name}: it is dropped silently"

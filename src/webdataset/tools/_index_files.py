@@ -33,12 +33,12 @@ from ._verb_options import Advance
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What was indexed.
+    """The result of indexing shards.
 
     Attributes:
         shards: how many shards.
         samples: how many samples they have.
-        size: how many bytes, as far as their places tell.
+        size: how many bytes, as far as the stores report sizes.
         written: the shards whose index was written.
         description: where the description is; None if there is none.
     """
@@ -104,33 +104,33 @@ def update_index(
     Args:
         inputs: shards, or the address of a description.
         place: where the index files are; by default beside the shards.
-        workers: how many shards are looked at at a time.
+        workers: how many shards are checked at a time.
         advance: called with 1 for each shard.
     """
     address = _description_address(inputs)
     known = read_description(address) if address is not None else None
     entries = list(known.shards) if known is not None else [ShardEntry(url, 0) for url in expand_inputs(inputs)]
 
-    def look(entry: ShardEntry) -> tuple[ShardEntry, bool]:
-        fresh = _fits(entry, place, described=known is not None)
+    def update(entry: ShardEntry) -> tuple[ShardEntry, bool]:
+        valid = _valid_entry(entry, place, described=known is not None)
         if advance is not None:
             advance(1)
-        if fresh is not None:
-            return fresh, False
+        if valid is not None:
+            return valid, False
         (made,) = index_shards([entry.url], index=place, workers=1).shards
         return made._replace(dataset=entry.dataset, weight=entry.weight), True
 
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        looked = list(pool.map(look, entries))
-    written = [entry.url for entry, changed in looked if changed]
+        updated = list(pool.map(update, entries))
+    written = [entry.url for entry, changed in updated if changed]
     if known is not None and address is not None and written:
-        store_description(replace(known, shards=[entry for entry, _ in looked]), address)
-    return _indexed([entry for entry, _ in looked], written, address)
+        store_description(replace(known, shards=[entry for entry, _ in updated]), address)
+    return _indexed([entry for entry, _ in updated], written, address)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """What indexes and descriptions say about shards.
+    """Totals of shards, from indexes and descriptions.
 
     Attributes:
         name: the dataset's name, if a description gives one.
@@ -179,8 +179,8 @@ def indexed_sample(inputs: Inputs, number: int, *, place: str | None = None) -> 
             raise SpecError(str(error), hint="numbers begin at 0") from error
 
 
-def _fits(entry: ShardEntry, place: str | None, *, described: bool) -> ShardEntry | None:
-    """The entry of a shard whose index, and entry if it was described, still fit; else None."""
+def _valid_entry(entry: ShardEntry, place: str | None, *, described: bool) -> ShardEntry | None:
+    """The entry of a shard if its index, and with `described` the entry itself, still match the shard; else None."""
     try:
         stored = load_index(entry.url, place)
     except FormatError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from webdataset import stores
 from webdataset.errors import SpecError
 from webdataset.flow import digest
 from webdataset.index import Description, IndexedShards, ShardEntry, index_shards, seen_from
@@ -49,9 +50,9 @@ def join(
     """
     urls, added = expand_inputs(inputs), expand_inputs(others)
     if os.fspath(output).endswith(".json"):
-        return _describe(urls, added, os.fspath(output), options, fields, missing, replace=replace)
+        return _describe(urls, added, stores.as_address(output), options, fields, missing, replace=replace)
     if "-" in added:
-        raise SpecError("the shards to add from are looked up, so they cannot be standard input", hint="use a file")
+        raise SpecError("the shards to add from are read by key, so they cannot be standard input", hint="use a file")
     stages = join_stages(IndexedShards(added, fields=fields), fields, missing, replace=replace)
     job = f"join {digest(*added):016x} {fields} {missing} {replace}"
     return transform(stages, urls, output, options, job=job)
@@ -77,9 +78,8 @@ def _describe(
     part: dict[str, object] = {"shardlist": listed, "missing": missing}
     part |= {"fields": list(fields)} if fields is not None else {}
     part |= {"replace": True} if replace else {}
-    join_stages(
-        IndexedShards(added if fields else [], fields=fields), fields, missing
-    )  # what cannot be joined is refused before it is written
+    # Called for its checks: a join that is not possible is refused before anything is written.
+    join_stages(IndexedShards(added if fields else [], fields=fields), fields, missing)
     store_description(Description(base, extra={JOIN: [part]}), output)
     samples = sum(entry.nsamples for entry in base)
     return Report(samples_in=samples, samples_out=samples, done=0, outputs=(output,))

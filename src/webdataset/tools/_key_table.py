@@ -10,9 +10,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, zip_longest
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from webdataset.errors import StoreError
+from webdataset.stores import Closing
 
 _REPEATED = """
     select key, source, detail from rows
@@ -26,8 +27,8 @@ _UNPAIRED = """
 """
 
 
-class _Table:
-    """Rows of a key, a number that says where it comes from, and a detail."""
+class _Table(Closing):
+    """Rows of a key, the number of its source, and a detail."""
 
     def __init__(self) -> None:
         with _disk_errors():
@@ -50,12 +51,6 @@ class _Table:
         """Delete the temporary files."""
         self._database.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 @contextmanager
 def _disk_errors() -> Iterator[None]:
@@ -75,7 +70,7 @@ class Duplicate(NamedTuple):
 
 
 class KeyTable(_Table):
-    """Takes the keys of shards, and finds those that are there twice.
+    """Stores the keys of shards, and finds duplicates.
 
     >>> with KeyTable() as table:
     ...     table.add(0, ["a", "b"], [0, 1024])
@@ -85,11 +80,11 @@ class KeyTable(_Table):
     """
 
     def add(self, shard: int, keys: Sequence[str], offsets: Sequence[int]) -> None:
-        """The keys of one shard, and where its samples begin."""
+        """Add the keys of one shard, and the offsets of its samples."""
         self._insert((key, shard, offset) for key, offset in zip(keys, offsets, strict=True))
 
     def duplicates(self) -> Iterator[Duplicate]:
-        """Every key that comes again, with the place where it came first."""
+        """Every duplicate key, with the shard in which it occurs first."""
         for key, rows in self._groups(_REPEATED):
             (first, _), *others = rows
             for shard, offset in others:
@@ -100,7 +95,7 @@ Fields = dict[str, str]
 
 
 class DigestTable(_Table):
-    """Takes samples of two sides as digests of their fields, and finds those that differ.
+    """Stores the samples of two sides as digests of their fields, and finds those that differ.
 
     >>> with DigestTable() as table:
     ...     table.add(0, "a", {"txt": b"1"})
@@ -110,7 +105,7 @@ class DigestTable(_Table):
     """
 
     def add(self, side: int, key: str, fields: dict[str, bytes]) -> None:
-        """A sample of side 0 or 1."""
+        """Add a sample of side 0 or 1."""
         self._insert([(key, side, json.dumps({name: fields[name].hex() for name in sorted(fields)}))])
 
     def differences(self) -> Iterator[tuple[str, Fields | None, Fields | None]]:

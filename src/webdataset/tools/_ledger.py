@@ -1,8 +1,8 @@
-"""Which shards of a job are finished: a text file of JSON lines, so that a killed job can go on.
+"""Which shards of a job are finished: a text file of JSON lines, so that a killed job can continue.
 
 The first line names the job and the columns. Each other line is one finished shard, as a list, or a quarantined one; it
 is appended and synced to disk after the shard itself was published. A kill can leave an output without its line, which
-is then made again, or half a line, which is cut off.
+is then written again, or half a line, which is removed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Ledger:
     Args:
         path: a local file.
         job: what the job does; a ledger of another job is refused.
-        restart: begin anew, whatever the file says.
+        restart: discard the content of the file.
     """
 
     def __init__(self, path: str | os.PathLike[str], job: str, *, restart: bool = False) -> None:
@@ -90,12 +90,12 @@ class Ledger:
             self._append({"ledger": KIND, "job": self.job, "columns": ShardResult._fields})
 
     def finish(self, result: ShardResult) -> None:
-        """Note down a shard whose output is published."""
+        """Record a shard whose output is published."""
         self._append(list(result._replace(input=as_checkpoint(result.input), output=as_checkpoint(result.output))))
         self._note(result)
 
     def quarantine(self, url: str, error: str) -> None:
-        """Note down a shard that failed, so that the next run leaves it out."""
+        """Record a shard that failed, so that the next run leaves it out."""
         self._append({"input": as_checkpoint(url), "quarantined": redacted(error)})
         self.quarantined[url] = error
 
@@ -125,7 +125,7 @@ class Ledger:
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:
-        """Errors of the disk, as typed errors: the next run goes on after the last line that is complete."""
+        """Turn errors of the disk into typed errors; the next run continues after the last complete line."""
         try:
             yield
         except WebDatasetError:
@@ -138,7 +138,7 @@ class Ledger:
             ) from error
 
     def _load(self, job: str) -> bool:
-        """Read what is there; whether there is a first line."""
+        """Read the file; returns whether it has a first line."""
         self._file.seek(0)
         data = self._file.readall()
         whole = data.rfind(b"\n") + 1
@@ -147,7 +147,7 @@ class Ledger:
         lines = data[:whole].splitlines()
         for number, line in enumerate(self._parsed(lines), 1):
             try:
-                self._take(line, job if number == 1 else None)
+                self._apply(line, job if number == 1 else None)
             except (TypeError, KeyError, AttributeError) as error:
                 raise self._damaged(number) from error
         return bool(lines)
@@ -173,7 +173,7 @@ class Ledger:
             hint="start over with --force, or name another ledger",
         )
 
-    def _take(self, line: Any, job: str | None) -> None:
+    def _apply(self, line: Any, job: str | None) -> None:
         if job is not None:
             self._check_job(line, job)
         elif isinstance(line, list):

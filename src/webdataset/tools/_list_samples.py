@@ -59,7 +59,7 @@ def list_samples(inputs: Inputs, *, index: str | None = None) -> Iterator[Listed
 
 
 def shard_index(url: str, place: str | None) -> ShardIndex | None:
-    """The index of a shard as far as it can be had without reading the payloads, else None."""
+    """The index of a shard if it can be built or loaded without reading payloads, else None."""
     path = stores.is_local(url)
     if path is not None and os.path.isfile(path):
         return build_index(url)  # from the headers: as quick as an index that may be old
@@ -67,7 +67,7 @@ def shard_index(url: str, place: str | None) -> ShardIndex | None:
 
 
 def list_indexed(url: str, index: ShardIndex) -> Iterator[Listed]:
-    """The samples of a shard, as its index has them."""
+    """The samples of a shard, from its index."""
     for number, extents in enumerate(index.rows()):
         fields = {extent.field.lower(): extent.size for extent in extents if extent.field.lower() not in OWN_FIELDS}
         yield Listed(url, number, index.key(number) or str(number), fields, extents[0].offset)

@@ -17,7 +17,7 @@ _NAME = re.compile(r"([\w.]+|[^:]+\.py):(\w+)")
 
 
 def names_function(text: str) -> bool:
-    """Whether a text is such a name; the address of a shard is not.
+    """Whether a text names a function in one of these forms; the address of a shard does not.
 
     >>> names_function("train:make_dataset"), names_function("data.py:make"), names_function("s3://b/a.tar")
     (True, True, False)
@@ -26,7 +26,7 @@ def names_function(text: str) -> bool:
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The function of this name; modules of the current folder are found too.
+    """The function of this name; modules in the current folder are found too.
 
     >>> load_function("json:loads")("[1]")
     [1]
@@ -49,9 +49,9 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def _load_module(name: str) -> Any:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as `python -m` does
     return importlib.import_module(name)
 
 

@@ -86,16 +86,16 @@ def _entry(row: Mapping[str, Any], place: str, key: str, file: Callable[[str], S
 
 
 def _file(text: str, *, table: str, folder: str | None) -> Source:
-    """What an entry of a table names; a table on this machine that is given a folder may name any of its files."""
-    is_here = table == "-" or stores.scheme_of(table) in {"", "file", "pipe"}
+    """The file that a table names; with `folder`, a table on this machine may name any file of this machine."""
+    is_local = table == "-" or stores.scheme_of(table) in {"", "file", "pipe"}
     is_path = folder is not None and stores.scheme_of(text) in {"", "file"}
-    url = Address(text, Birth.MAPPING if is_path else Birth.SPEC, folder or ("." if is_here else table))
+    url = Address(text, Birth.MAPPING if is_path else Birth.SPEC, folder or ("." if is_local else table))
     path = stores.is_local(url)
     if path is None:
         return StoredFile(url)
     if folder is not None:
         path = os.path.join(folder, path)  # noqa: PTH118 - an address
-        if not is_here:
+        if not is_local:
             stores.permitted(Address(path, Birth.SPEC, folder))
     return LocalFile(path)
 
@@ -138,7 +138,7 @@ def _read_jsonl(url: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         place = f"{url}, line {number}"
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"the line is not JSON: {error}", Where(shard=place), hint="correct the line") from error
         if not isinstance(row, dict):
             raise FormatError(f"expected an object, got {type(row).__name__}", Where(shard=place), hint='{"txt": ...}')

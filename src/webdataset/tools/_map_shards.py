@@ -1,4 +1,4 @@
-"""Every shard through a function, in parallel, so that a killed job goes on where it was.
+"""Apply a function to every shard, in parallel; a killed job continues where it stopped.
 
 The shard is the unit of work, and the name of an output follows from the name of its input.
 """
@@ -41,7 +41,7 @@ def map_shards(
     seed: int = 0,
     advance: Callable[[int], None] | None = None,
 ) -> Report:
-    """Take every shard through stages and write one output shard for each.
+    """Apply stages to every shard and write one output shard for each.
 
     >>> from webdataset.testing import make_shard
     >>> import tempfile
@@ -63,11 +63,11 @@ def map_shards(
         executor: "local", "dask", "ray", or anything with the `submit` of `concurrent.futures`.
         workers: worker processes to start; 1 works in this process.
         address: of a running Dask or Ray cluster.
-        errors: what a shard that fails means: "stop" ends the job after the shards at work; "skip" goes on, and the
-            next run tries it again; "quarantine" goes on, and the next run leaves it out unless `retry` is set.
+        errors: what to do about a shard that fails: "stop" ends the job after the running shards; "skip" continues, and
+            the next run tries it again; "quarantine" continues, and the next run leaves it out unless `retry` is set.
         retry: try quarantined shards again.
-        force: begin anew and replace outputs that exist.
-        ledger: the local file that says what is finished; by default a hidden file beside local outputs.
+        force: start again and replace outputs that exist.
+        ledger: the local file that lists finished shards; by default a hidden file beside local outputs.
         job: what this job does, in words that are the same in every run; by default the name of the function. A ledger
             of another job is refused.
         index: store an index beside each output.

@@ -16,11 +16,11 @@ from webdataset.pipeline import DataPipeline, RandomMix
 from webdataset.pipeline import mix as mix_by_shares
 from webdataset.redact import hides_secrets
 from webdataset.samples import ReadSamples
-from webdataset.shards import SimpleShardList, load_yaml
+from webdataset.shards import SimpleShardList, expand_in_file, load_yaml
 
 from ._cat import numbered_keys
 from ._output_target import parse_stream
-from ._read_inputs import CountStage, Sample, expand_inputs
+from ._read_inputs import CountStage, Inputs, Sample, expand_inputs
 from ._report import Report
 from ._verb_options import DEFAULTS, Options
 from ._write_samples import write_samples
@@ -33,7 +33,7 @@ _EXHAUSTED = {"first": "stop", "all": "drop", "never": "repeat"}
 class MixSource:
     """One dataset of a mix: its shards, in any form, and its weight."""
 
-    inputs: str
+    inputs: Inputs
     weight: float = 1.0
 
 
@@ -54,20 +54,23 @@ def read_mix_sources(url: str) -> list[MixSource]:
     r"""The datasets of a YAML file: `sources:`, each with `shards` and maybe a `weight`.
 
     >>> with stores.open_write("memory://doc-mix/spec") as stream:
-    ...     _ = stream.write(b"sources:\n- shards: a.tar\n  weight: 2\n")
+    ...     _ = stream.write(b"sources:\n- shards: memory://doc-mix/a.tar\n  weight: 2\n")
     >>> read_mix_sources("memory://doc-mix/spec")
-    [MixSource(inputs='a.tar', weight=2.0)]
+    [MixSource(inputs=['memory://doc-mix/a.tar'], weight=2.0)]
+
+    Its addresses were read from data, so it may come from anywhere: `expand_in_file` says what they may name.
     """
     data = stores.read_bytes(url)
     try:
         spec = load_yaml(data, "to read a YAML file")
-        return [MixSource(str(source["shards"]), float(source.get("weight", 1))) for source in spec["sources"]]
+        named = [(str(source["shards"]), float(source.get("weight", 1))) for source in spec["sources"]]
     except MissingDependency:
         raise
     except Exception as error:  # of YAML, and of values of any type in it
         raise FormatError(
             "the file does not list datasets", Where(shard=url), hint="sources: [{shards: a.tar, weight: 2}]"
         ) from error
+    return [MixSource(expand_in_file([shards], url), weight) for shards, weight in named]
 
 
 def mix(
@@ -93,7 +96,7 @@ def mix(
         output: one archive, or a series.
         options: how to write.
         stop: the mix ends with the "first" dataset that ends, with "all" of them, or "never" (each begins again).
-        random: draw at random by the weights, decided by the seed; otherwise every stretch has the exact shares.
+        random: draw at random by the weights, decided by the seed; otherwise every run of samples has the exact shares.
         samples: end after so many samples.
         rekey: number the keys in this format.
     """

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from webdataset import stores
-from webdataset.errors import ShardNotFound, SpecError, StoreError, Where
+from webdataset.address import Address
+from webdataset.errors import ShardNotFound, SpecError, StoreError, UnsafeContent, Where
 from webdataset.index import Description, seen_from, write_description
 
 from ._verb_options import Options
@@ -71,19 +72,29 @@ class PerShard:
                 f"{url!r} has no file name to name an output after", hint="write to one archive or to 'out-%06d.tar'"
             )
         output = self.text.replace("{name}", name)
-        return output.replace("{stem}", _SUFFIX.sub("", name)) if "{stem}" in self.text else output
+        if "{stem}" in self.text:
+            output = output.replace("{stem}", without_suffix(name))
+        scheme = _scheme_of(self.text)
+        if scheme == "pipe" and isinstance(url, Address):
+            raise UnsafeContent(
+                f"a file name that was read from data is not put into a command: {name!r}",
+                Where(shard=url),
+                hint="write to files, or name the inputs one by one",
+            )
+        # The name of a file may look like an address: "pipe:touch x".
+        return output if _scheme_of(output) == scheme else stores.local_file(output)
 
 
 Stream = OneArchive | Series
 
 
 def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
-    """The kind of output that a user's text asks for.
+    """The kind of output that a user's text means.
 
     >>> parse_target("-"), parse_target("out-%06d.tar"), parse_target("out/")
     (OneArchive(text='-'), Series(text='out-%06d.tar'), PerShard(text='out/{name}'))
     """
-    url = os.fspath(text)
+    url = stores.as_address(text)
     if not url:
         raise SpecError("the output is empty", hint="give a path, a URL, 'out-%06d.tar', 'folder/', or - for stdout")
     if _NUMBER.search(url):
@@ -94,6 +105,19 @@ def parse_target(text: str | os.PathLike[str]) -> Stream | PerShard:
     if url.endswith("/") or (path is not None and os.path.isdir(path)):
         return PerShard(f"{url.rstrip('/')}/{{name}}")
     return OneArchive(url)
+
+
+def without_suffix(name: str) -> str:
+    """The name of a shard without its extension.
+
+    >>> without_suffix("out/a.tar.gz"), without_suffix("a.tgz"), without_suffix("a.b")
+    ('out/a', 'a', 'a.b')
+    """
+    return _SUFFIX.sub("", name)
+
+
+def _scheme_of(text: str) -> str:
+    return "-" if text == "-" else stores.scheme_of(text, stores.schemes.keys())
 
 
 def is_stream(url: str) -> bool:
@@ -128,7 +152,7 @@ def store_description(description: Description, address: str) -> None:
 
 
 def parse_stream(text: str | os.PathLike[str]) -> Stream:
-    """The same where one stream of samples is written, so there is no input to name an output after.
+    """The kind of output for one stream of samples; `PerShard` is an error: there is no input to name an output after.
 
     >>> parse_stream("folder/")
     Traceback (most recent call last):
@@ -155,7 +179,7 @@ def refuse_outputs(target: Stream, options: Options) -> None:
 
 
 def existing(urls: Iterable[str | None]) -> list[str]:
-    """Those of some addresses at which something is stored.
+    """The addresses at which something is stored.
 
     >>> existing(["/nowhere/a.tar", None])
     []
@@ -164,7 +188,7 @@ def existing(urls: Iterable[str | None]) -> list[str]:
 
 
 def series_members(pattern: str) -> list[str]:
-    """The existing archives of a series, whatever their numbers.
+    """The existing archives of a series, with any numbers.
 
     >>> series_members("/nowhere/out-%06d.tar")
     []
@@ -175,7 +199,7 @@ def series_members(pattern: str) -> list[str]:
         found = stores.list_urls(_NUMBER.sub("*", pattern).replace("%%", "%"))
     except ShardNotFound:
         return []
-    except StoreError:  # a place that cannot list its objects can at least be asked for the first one
+    except StoreError:  # the store cannot list its objects: test for the first one
         return [pattern % 0] if exists(pattern % 0) else []
     before, _, after = _NUMBER.sub("\0", pattern).replace("%%", "%").partition("\0")
     named = re.compile(f"{re.escape(before)}(\\d+){re.escape(after)}")
@@ -184,7 +208,7 @@ def series_members(pattern: str) -> list[str]:
 
 
 def exists(url: str) -> bool:
-    """Whether something is stored at an address; False for what cannot be asked.
+    """Whether something is stored at an address; False for streams, and for stores that cannot tell.
 
     >>> exists("/nowhere/a.tar"), exists("-")
     (False, False)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from webdataset import stores
 from webdataset.errors import SpecError
 
 from ._expression import Expression
@@ -40,11 +41,11 @@ class Parts:
 
     def __post_init__(self) -> None:
         if not self.names:
-            raise SpecError("nothing says what the parts are", hint="give shares: train=0.9 val=0.1")
+            raise SpecError("no parts are given", hint="give shares: train=0.9 val=0.1")
         for name in self.names:
             if not name or "/" in name:
                 raise SpecError(f"{name!r} cannot name a part", hint="use a word, such as train")
-        _ = self._expressions, self._by_share  # what cannot divide a dataset fails here
+        _ = self._expressions, self._by_share  # invalid expressions and shares are refused here
 
     @cached_property
     def _expressions(self) -> dict[str, Expression]:
@@ -67,7 +68,7 @@ class Parts:
 
 
 def read_lists(lists: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """The keys of each part, out of text files; a key in two of them is an error."""
+    """The keys of each part, from text files; a key in two of them is an error."""
     found = {name: frozenset(read_list(url)) for name, url in lists.items()}
     seen: dict[str, str] = {}
     for name, keys in found.items():
@@ -97,7 +98,7 @@ def partition(
     source, handler = CountStage(), failure_handler(options.errors)
     samples = read_samples(expand_inputs(inputs), [source], handler=handler)
     with collect_failures() as failures:
-        reports = write_parts(samples, os.fspath(output), parts, options)
+        reports = write_parts(samples, stores.as_address(output), parts, options)
     return {name: replace(report, samples_in=source.count, failed=tuple(failures)) for name, report in reports.items()}
 
 

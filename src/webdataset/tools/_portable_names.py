@@ -1,4 +1,4 @@
-"""Which programs cannot read a member's name, and names that all of them can."""
+"""Which programs cannot read a member's name, and names that all of them can read."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def _path_faults(name: str, parts: list[str]) -> Iterator[tuple[Kind, str]]:
         len(part.encode("utf-8", "surrogateescape")) > _LONGEST_PART for part in parts
     ):
         yield Kind.TOO_LONG, f"no file system can store this name: {len(encoded)} bytes"
-    if _WINDOWS_SIGNS.search(name) or any(_WINDOWS_NAMES.match(part) or _ends_badly(part) for part in parts):
+    if _WINDOWS_SIGNS.search(name) or any(_WINDOWS_NAMES.match(part) or _is_changed_by_windows(part) for part in parts):
         yield Kind.WINDOWS_NAME, "Windows cannot create a file of this name"
     if " " in name:
         yield Kind.NAME_WITH_SPACE, "DALI's index format cannot hold names with spaces"
 
 
-def _ends_badly(part: str) -> bool:
-    """Windows drops blanks and dots at the end of a name."""
+def _is_changed_by_windows(part: str) -> bool:
+    """Whether Windows would change a name: it drops blanks and dots at the end."""
     return part.endswith((" ", ".")) and part not in {".", ".."}
 
 
@@ -86,15 +86,15 @@ def portable_name(name: str) -> str:
 
 
 class ShardNames:
-    """Looks at the name of every file of a shard and notes down what is wrong."""
+    """Checks the names of the files of a shard."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._folded: dict[str, str] = {}
         self._folders: set[str] = set()
 
-    def look(self, member: tar.Surveyed) -> None:
-        """One more file."""
+    def check(self, member: tar.Surveyed) -> None:
+        """Check the name of one file."""
         name, add = member.name, self._findings.add
         key, field_name = split_name(name)
         for kind, what in name_faults(name):
@@ -106,9 +106,9 @@ class ShardNames:
         if other != name:
             what = f"the name differs from {other!r} in case only"
             add(Kind.CASE_COLLISION, what, member=name, key=key, offset=member.offset)
-        self._look_at_folders(name, member.offset)
+        self._check_folders(name, member.offset)
 
-    def _look_at_folders(self, name: str, offset: int) -> None:
+    def _check_folders(self, name: str, offset: int) -> None:
         folder = name.rpartition("/")[0]
         while folder and folder not in self._folders:
             self._folders.add(folder)

@@ -48,14 +48,14 @@ def run_on_samples(
     [{'__key__': '1', 'txt': b'HELLO'}]
 
     The command runs in a temporary folder that holds the fields as `sample.FIELD` and the key as `sample.__key__`.
-    Afterwards all files `sample.*` are the new sample: a file that was removed is a field less, and a new key in
+    Afterwards all files `sample.*` are the new sample: removing a file removes its field, and a new key in
     `sample.__key__` renames the sample. Without any field the sample is left out. What the command prints goes to
     standard error.
 
     Args:
         samples: samples of bytes.
         command: a shell command, the user's own.
-        failed: a command that fails: "stop", "skip" the sample, or "keep" it unchanged; the last two are reported.
+        failed: what to do if a command fails: "stop", "skip" the sample, or "keep" it unchanged, with a report.
         timeout: seconds after which a command is stopped and counts as failed.
         threads: how many commands run at a time; the order of the samples stays.
         folder: where temporary folders are made.
@@ -103,7 +103,7 @@ def call_function(samples: Iterator[Sample], *, name: str, failed: str) -> Itera
         samples: samples of bytes.
         name: `module:function` or `file.py:function`. The function gets a sample of bytes and returns a sample,
             several, or None for none; what it returns is encoded by extension.
-        failed: an exception: "stop", "skip" the sample, or "keep" it unchanged; the last two are reported.
+        failed: what to do about an exception: "stop", "skip" the sample, or "keep" it unchanged, with a report.
     """
     function = load_function(name)
     for sample in samples:
@@ -116,7 +116,7 @@ def call_function(samples: Iterator[Sample], *, name: str, failed: str) -> Itera
 
 
 class _Running:
-    """The commands of all threads. When the work is stopped they are killed, and no other one begins."""
+    """The running commands of all threads: `kill` ends them, and no other one starts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -124,7 +124,7 @@ class _Running:
         self._stopped = False
 
     def new_guard(self) -> Guard:
-        """For the next command."""
+        """The guard for the next command; an error after `kill`."""
         with self._lock:
             if self._stopped:
                 raise CommandFailed("the work was stopped")
@@ -133,7 +133,7 @@ class _Running:
             return guard
 
     def kill(self) -> None:
-        """Nothing that runs is needed any more."""
+        """Kill all running commands, and let no other one start."""
         with self._lock:
             self._stopped = True
             for guard in list(self._guards):
@@ -143,7 +143,7 @@ class _Running:
 def _in_order(
     work: Callable[[Sample], list[Sample]], samples: Iterator[Sample], threads: int, stop: Callable[[], None]
 ) -> Iterator[tuple[Sample, list[Sample] | Exception]]:
-    """Each sample with its results, in order, worked on by several threads; `stop` ends what they are doing."""
+    """Each sample with its results, in order, computed on several threads; `stop` ends their work early."""
     if threads <= 1:
         for sample in samples:
             yield sample, _attempt(work, sample)

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from webdataset import stores
-from webdataset.errors import SpecError
+from webdataset.errors import SpecError, StoreError, Where
 from webdataset.index import ShardReader
 from webdataset.optional import require
 from webdataset.redact import redacted
@@ -37,7 +38,7 @@ _ALL_COLUMNS = re.compile(r"(?i)\bselect\s+(distinct\s+)?\*")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a query.
+    """The result of a query.
 
     Attributes:
         columns: the names of the columns.
@@ -70,7 +71,7 @@ def query(
     force: bool = False,
     advance: Advance | None = None,
 ) -> Iterator[Answer]:
-    """Ask a question about a dataset in SQL.
+    """Query a dataset with SQL.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-query/a.tar", [{"__key__": f"{n}", "json": {"width": n}} for n in range(5)])
@@ -82,18 +83,24 @@ def query(
         sql: a query about the table `samples`.
         inputs: shards, or a description.
         index: where indexes are kept; by default beside the shards.
-        parquet: write the answer to this path or URL, and have no rows.
+        parquet: write the result to this path or URL; the answer then has no rows.
         force: replace it if it exists.
         advance: called with 1 after each shard.
     """
     duckdb = require("duckdb", extra="query", why="to answer queries")
     refuse_existing(existing([parquet]), force=force)
-    with scratch_folder() as folder, closing(duckdb.connect(str(folder / "samples.duckdb"))) as connection:
+    with (
+        scratch_folder() as folder,
+        _database_errors(duckdb, folder),
+        closing(duckdb.connect(str(folder / "samples.duckdb"))) as connection,
+    ):
         table, file = _Samples(connection, sql), folder / "answer.parquet"
         for url in advancing(expand_inputs(inputs), advance):
             table.add_shard(url, index)
         try:
             cursor = connection.execute(sql if parquet is None else _copy(sql, str(file)))
+        except duckdb.IOException:
+            raise
         except duckdb.Error as error:
             raise SpecError(f"DuckDB says: {error}", hint=f"the columns are {' '.join(table.columns)}") from error
         if parquet is not None:
@@ -102,8 +109,20 @@ def query(
         yield Answer(tuple(column[0] for column in cursor.description or ()), cursor)
 
 
+@contextmanager
+def _database_errors(duckdb: Any, folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise StoreError(
+            f"the temporary database cannot be used: {error}",
+            Where(shard=str(folder)),
+            hint="free some space there, or set TMPDIR to a folder on another disk",
+        ) from error
+
+
 class _Samples:
-    """The table, filled shard by shard. A field that comes later gets its column when it comes."""
+    """The table, filled shard by shard; the column of a field is added when the field first occurs."""
 
     def __init__(self, connection: Any, sql: str) -> None:
         self._connection = connection
@@ -117,7 +136,7 @@ class _Samples:
 
     @property
     def columns(self) -> list[str]:
-        """What a query can name: a field gets its column when the query names it."""
+        """The columns that a query can name; a field has one only if the query names it."""
         return [*_OWN, *sorted(self._possible)]
 
     def add_shard(self, url: str, place: str | None) -> None:
@@ -135,7 +154,7 @@ class _Samples:
                 self._insert(listed, reader.samples(numbers, fields) if fields else [{}] * len(listed))
 
     def _add_streamed(self, url: str) -> None:
-        """A shard without index, in a place that can be read from beginning to end only."""
+        """Add a shard without an index, which can only be read from beginning to end."""
         samples = enumerate(read_shard(url))
         while batch := list(islice(samples, _AT_A_TIME)):
             listed = []
@@ -147,12 +166,12 @@ class _Samples:
             self._insert(listed, [sample for _, sample in batch])
 
     def _add_field(self, name: str) -> None:
-        """A column for a field that the query names."""
+        """Add a column for a field, if the query names it."""
         kind = name.rpartition(".")[2]
         if kind not in JSON | NUMBERS | TEXTS or name in _OWN:
             return
         self._possible.add(name)
-        if name in self._fields or not (self._everything or _names(self._words, name)):
+        if name in self._fields or not (self._everything or _mentions(self._words, name)):
             return
         self._fields[name] = "json" if kind in JSON else "bigint" if kind in NUMBERS else "varchar"
         self._connection.execute(f'alter table samples add column "{_quoted(name)}" {self._fields[name]}')
@@ -181,7 +200,7 @@ def _decoded(data: Any) -> str | None:
     return None if data is None else bytes(data).decode("utf-8", "replace")
 
 
-def _names(words: str, field: str) -> bool:
+def _mentions(words: str, field: str) -> bool:
     """Whether a query names a field."""
     return re.search(rf"(?<![\w.]){re.escape(field)}(?!\w)", words) is not None
 

@@ -41,13 +41,13 @@ class Shares:
         return [*ends[:-1], 1.0] if ends[-1] > 1 - 1e-9 else ends
 
     def part(self, key: str) -> str | None:
-        """The part of a key; None where the shares leave something over."""
-        place = bisect_right(self._ends, digest("share", self.seed, key) / 2**64)
-        return list(self.shares)[place] if place < len(self._ends) else None
+        """The part of a key; None if it is in none because the shares add up to less than 1."""
+        number = bisect_right(self._ends, digest("share", self.seed, key) / 2**64)
+        return list(self.shares)[number] if number < len(self._ends) else None
 
 
 def parse_shares(words: tuple[str, ...] | list[str]) -> dict[str, float]:
-    """Shares out of words such as `train=0.9`.
+    """Parse shares such as `train=0.9`.
 
     >>> parse_shares(["train=0.9", "val=0.1"])
     {'train': 0.9, 'val': 0.1}

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from webdataset import stores
-from webdataset.address import Address, in_use
+from webdataset.address import Address, Birth, in_use
 from webdataset.describe import counted
 from webdataset.errors import SpecError, Where
 from webdataset.flow import Stage
@@ -19,7 +19,7 @@ from webdataset.index import read_description
 from webdataset.pipeline import DataPipeline
 from webdataset.plan import JOIN
 from webdataset.samples import ReadSamples
-from webdataset.shards import SimpleShardList, expand
+from webdataset.shards import SimpleShardList, expand, expand_in_file
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ Inputs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def where_of(sample: Sample) -> Where:
-    """Where a sample is, for an error about it."""
+    """The location of a sample, for an error about it."""
     return Where(key=sample["__key__"], shard=sample.get("__url__"))
 
 
 class CountStage:
-    """Counts the samples that come in, and tells which fields that a user named none of them has.
+    """A stage that counts samples, and finds the fields, of those that a user named, that none of them has.
 
     >>> stage = CountStage(["jpg,png", "tyt"])
     >>> len(list(stage(iter([{"txt": b""}, {"png": b""}])))), stage.count, stage.lacking
@@ -59,10 +59,10 @@ class CountStage:
 
 
 def warn_of_lacking(found: Iterable[tuple[int, Iterable[str]]]) -> None:
-    """Say which fields that a user named no sample has: else a misspelt name would change nothing, in silence.
+    """Log a warning for each field that a user named and no sample has: a misspelled name would change nothing.
 
     Args:
-        found: of each part of the input, how many samples it has and what all of them lack.
+        found: for each part of the input, how many samples it has, and the fields that none of them has.
     """
     parts = [(count, set(lacking)) for count, lacking in found if count]
     for name in sorted(set.intersection(*(lacking for _, lacking in parts))) if parts else ():
@@ -70,17 +70,20 @@ def warn_of_lacking(found: Iterable[tuple[int, Iterable[str]]]) -> None:
         _log.warning("none of %s has the field %s: check its name; `wds ls` lists the fields", samples, name)
 
 
-def looking_for(named: Iterable[str], samples: Iterator[Sample]) -> Iterator[Sample]:
-    """The same samples; after the last one it is said which fields that a user named none of them has."""
+def warning_of_lacking(named: Iterable[str], samples: Iterator[Sample]) -> Iterator[Sample]:
+    """The same samples; after the last one, a warning is logged for each of these fields that none of them has."""
     stage = CountStage(named)
     yield from stage(samples)
     warn_of_lacking([(stage.count, stage.lacking)])
 
 
 def input_specs(inputs: Inputs) -> list[str]:
-    """What a user gave as inputs, each as a text."""
-    given = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
-    return [os.fspath(spec) for spec in given]
+    """The inputs of a user as a list of addresses."""
+    return [stores.as_address(spec) for spec in _given(inputs)]
+
+
+def _given(inputs: Inputs) -> Sequence[str | os.PathLike[str]]:
+    return [inputs] if isinstance(inputs, str | os.PathLike) else inputs
 
 
 def expand_inputs(inputs: Inputs) -> list[str]:
@@ -90,11 +93,14 @@ def expand_inputs(inputs: Inputs) -> list[str]:
     ['a-0.tar', 'a-1.tar', '-']
     """
     found = []
-    for text in input_specs(inputs):
-        if _PLAIN.fullmatch(text):
-            found.append(text)
+    for spec in _given(inputs):
+        url = stores.as_address(spec)
+        if _PLAIN.fullmatch(url):
+            found.append(url)
+        elif url.endswith(".json"):
+            found += _described(url)
         else:
-            found += _described(text) if text.endswith(".json") else expand(text)
+            found += expand(spec if isinstance(spec, str) else [spec])
     if found.count("-") > 1:
         raise SpecError("standard input can be read once, and '-' is given twice", hint="give '-' once")
     if not found:
@@ -127,6 +133,17 @@ def read_list(url: str) -> list[str]:
     except UnicodeDecodeError as error:
         raise SpecError("the list is not text", Where(shard=url, offset=error.start), hint="write UTF-8") from error
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def read_shard_list(url: str) -> list[str]:
+    r"""The shards that a text file lists, as addresses that were read from data: no commands, no stored credentials.
+
+    >>> with stores.open_write("memory://doc-tools/shards") as stream:
+    ...     _ = stream.write(b"memory://doc-tools/{a,b}.tar\n")
+    >>> read_shard_list("memory://doc-tools/shards")
+    ['memory://doc-tools/a.tar', 'memory://doc-tools/b.tar']
+    """
+    return expand_in_file(read_list(url), url, paths=Birth.MAPPING)
 
 
 def read_samples(

@@ -38,7 +38,7 @@ def _members(url: str, folder: str | None, separator: str | None) -> Iterator[tu
         line = _decoded(raw, place)
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        name, source = _cut(line, separator, place)
+        name, source = _split_line(line, separator, place)
         key, field = split_name(name)
         if key is None or field is None:
             raise FormatError(
@@ -58,8 +58,8 @@ def _decoded(raw: bytes, place: str) -> str:
         ) from error
 
 
-def _cut(line: str, separator: str | None, place: str) -> tuple[str, str]:
-    """Name and source of a line."""
+def _split_line(line: str, separator: str | None, place: str) -> tuple[str, str]:
+    """The name and the source in a line."""
     line = line.strip()
     if line[0] in "\"'":
         name, quote, source = line[1:].partition(line[0])

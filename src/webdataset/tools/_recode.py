@@ -22,7 +22,7 @@ _LOSSY = {"jpg", "jpeg", "webp", "avif"}
 
 @dataclass(frozen=True)
 class Recoding:
-    """New images for old ones; a stage.
+    """A stage that resizes, crops and encodes images again.
 
     >>> from webdataset.codecs import encode_field
     >>> import numpy
@@ -30,8 +30,8 @@ class Recoding:
     >>> [sorted(sample) for sample in Recoding(short=20, format="jpg")(iter([{"__key__": "a", "png": photo}]))]
     [['__key__', 'jpg']]
 
-    Images are turned upright as their EXIF data says, which is then left out. An image that is small enough and of the
-    right format already is kept byte for byte, unless a quality is given. Images are never enlarged.
+    Images are turned upright by their EXIF data, which is then left out. An image that is small enough and of the right
+    format already is kept byte for byte, unless a quality is given. Images are never enlarged.
 
     Attributes:
         fields: which fields; by default those named like an image format (`jpg`, not `mask.png`).
@@ -40,7 +40,7 @@ class Recoding:
         crop: cut the centre to a square of so many pixels after resizing.
         format: extension of the new images; `raw` is `ppm`, `npy` an array; None keeps the format.
         quality: 1 to 100, for formats that lose something.
-        failed: an image that cannot be decoded: "stop", "skip" its sample, or "keep" it as it is.
+        failed: what to do if an image cannot be decoded: "stop", "skip" its sample, or "keep" it as it is.
     """
 
     fields: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Recoding:
         if self.quality is not None and not 1 <= self.quality <= 100:
             raise SpecError(f"quality={self.quality} is not known", hint="use a number from 1 to 100")
         if not any((self.short, self.longest, self.crop, self.format, self.quality)):
-            raise SpecError("nothing says what to change", hint="give --short, --long, --crop, --format or --quality")
+            raise SpecError("no change is given", hint="give --short, --long, --crop, --format or --quality")
 
     def __call__(self, samples: Iterator[Sample]) -> Iterator[Sample]:
         """The samples with new images: this is a stage."""
@@ -126,7 +126,7 @@ def _opened(field: str, data: bytes) -> Any:
         picture.load()
     except MissingDependency:
         raise
-    except Exception as error:  # Pillow's plugins raise whatever they like about bad data
+    except Exception as error:  # Pillow's plugins raise exceptions of any class for damaged data
         raise DecodingError(k=field, what=f"the image cannot be decoded: {error}") from error
     return picture
 

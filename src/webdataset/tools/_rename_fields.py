@@ -19,14 +19,14 @@ from ._verb_options import DEFAULTS, Options
 
 @dataclass(frozen=True)
 class Renaming:
-    """New names for fields and keys.
+    """A stage that gives fields and keys new names.
 
     >>> renaming = Renaming({"jpg": "jpeg"}, drop=("txt",), key=(r"^train/", ""))
     >>> list(renaming(iter([{"__key__": "train/1", "jpeg": b"...", "txt": b"x"}])))
     [{'__key__': '1', 'jpg': b'...'}]
 
     Attributes:
-        fields: new name → old name; `a,b` is the first of several that is there. A sample without it stays as it is.
+        fields: new name → old name; `a,b` is the first that a sample has. A sample without it stays as it is.
         drop: fields to leave out.
         key: (regular expression, replacement) for keys.
     """
@@ -53,7 +53,7 @@ class Renaming:
                     continue
                 if new in renamed or (new != name and new in sample and new not in olds and new not in self.drop):
                     raise FormatError(
-                        f"the field {name!r} cannot be renamed to {new!r}, which is there already",
+                        f"the field {name!r} cannot be renamed to {new!r}, which exists already",
                         where_of(sample),
                         hint="drop one of them first",
                     )

@@ -1,4 +1,4 @@
-"""`wds check --fix`: write a damaged shard again, with everything that can be saved.
+"""`wds check --fix`: write a damaged shard again, with all complete samples.
 
 A repaired shard holds complete samples only. A sample that lost a field, or has one that cannot be decoded, goes to a
 second archive, `NAME.quarantine.tar`, together with files that belong to no sample. Everything that was done is listed.
@@ -8,10 +8,9 @@ The payloads are kept in a temporary file while the plan is made, so that takes 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import IO
 
 from webdataset import stores, tar
@@ -24,7 +23,7 @@ from webdataset.writers import TarWriter
 from ._check_decoding import decode_faults, field_decoder
 from ._check_shard import REGULAR, check_shard
 from ._findings import Finding, Kind, Severity
-from ._output_target import PerShard, existing, make_folder, parse_target, refuse_existing
+from ._output_target import PerShard, existing, make_folder, parse_target, refuse_existing, without_suffix
 from ._repair_plan import Action, Deed, Draft, Plan, Planner, Stored
 from ._shard_report import CheckOptions
 from ._verb_options import Advance, advancing
@@ -33,7 +32,7 @@ from ._verb_options import Advance, advancing
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What became of one shard.
+    """The result of repairing one shard.
 
     Attributes:
         shard: the damaged shard.
@@ -82,29 +81,27 @@ def repair(
             )
     written = [each for name in names for each in (name, quarantine_name(name))]
     refuse_existing(existing(written), force=force)
-    repairs = []
-    for shard, name in advancing(zip(shards, names, strict=True), advance):
-        try:
-            repairs.append(repair_shard(shard, name, options or CheckOptions()))
-        except StoreError as error:  # the others can be repaired all the same
-            lost = Action(Deed.LOST, f"the shard cannot be read: {error.what}", shard)
-            repairs.append(Repair(shard, None, None, 0, 0, (lost,)))
-    return repairs
+    pairs = advancing(zip(shards, names, strict=True), advance)
+    return [repair_shard(shard, name, options or CheckOptions()) for shard, name in pairs]
 
 
 def quarantine_name(output: str) -> str:
-    """Where the samples go that are set aside.
+    """The address of the archive for samples that are set aside.
 
     >>> quarantine_name("out/a.tar.gz"), quarantine_name("out/a")
     ('out/a.quarantine.tar', 'out/a.quarantine.tar')
     """
-    return re.sub(r"(\.tar(\.\w+)?|\.tgz)?$", ".quarantine.tar", output, count=1)
+    return f"{without_suffix(output)}.quarantine.tar"
 
 
 def repair_shard(url: str, output: str, options: CheckOptions) -> Repair:
     """Write one shard again, under another name."""
-    with TemporaryFile() as payloads:
-        plan = _read(url, options, payloads)
+    with stores.system_errors(gettempdir()), TemporaryFile() as payloads:
+        try:
+            plan = _read(url, options, payloads)
+        except StoreError as error:  # other shards can be repaired all the same
+            lost = Action(Deed.LOST, f"the shard cannot be read: {error.what}", url)
+            return Repair(url, None, None, 0, 0, (lost,))
         make_folder(output)
         indexed = has_index(url) or has_index(output)
         saved, aside = _write_samples(plan, payloads, output, options, indexed=indexed)
@@ -133,7 +130,7 @@ def _read(url: str, options: CheckOptions, payloads: IO[bytes]) -> Plan:
 def _write_samples(
     plan: Plan, payloads: IO[bytes], output: str, options: CheckOptions, *, indexed: bool
 ) -> tuple[int, list[tuple[Draft, str]]]:
-    """Write the good samples; how many those are, and the others, with the reasons. Without any, nothing is written."""
+    """Write the good samples, if there are any. Returns their number, and the other samples with the reasons."""
     decoder = field_decoder() if options.decode else None
     aside: list[tuple[Draft, str]] = []
     sink = TarWriter(output, encoder=False, keep_meta=True, index=indexed)
@@ -180,7 +177,7 @@ def _undecodable(fields: dict[str, bytes], decoder: Decoder | None) -> str | Non
 
 
 def _written(sink: TarWriter, key: str, fields: dict[str, bytes]) -> str | None:
-    """Write a sample; why it cannot be written, if so."""
+    """Write a sample; returns the reason if it cannot be written."""
     try:
         sink.write({"__key__": key, **fields})
     except EncodingError as error:

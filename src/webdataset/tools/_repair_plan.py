@@ -1,4 +1,4 @@
-"""What becomes of each member of a damaged shard: kept, renamed, put together with its sample, or set aside."""
+"""What to do with each member of a damaged shard: keep it, rename it, move it to its sample, or set it aside."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ._portable_names import name_faults, portable_name
 from ._shard_report import CheckOptions, common_fields
 
 _RENAMED = frozenset({Kind.UPPER_CASE, Kind.NOT_UTF8, Kind.CONTROL, Kind.ABSOLUTE, Kind.PARENT})
-# Beside damage, a sample without a field that this share of the samples have is taken for incomplete.
+# Next to damage, a sample is incomplete if it lacks a field that at least this share of the samples have.
 _USUAL = 0.5
 
 
 class Deed(StrEnum):
-    """What was done about something."""
+    """What a repair did with a member."""
 
     LOST = "lost"
     SET_ASIDE = "set aside"
@@ -53,7 +53,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A member whose payload was saved: its name now, where it was, and where its payload is kept."""
+    """A member whose payload was saved: its new name, its offset in the shard, and where its payload is kept."""
 
     name: str
     offset: int
@@ -73,14 +73,14 @@ class Draft:
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be written, what is set aside, and what was done about each member."""
+    """The samples to write, the members that are set aside, and what was done about each member."""
 
     samples: list[Draft] = field(default_factory=list)
     aside: list[Stored] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
 
     def note(self, deed: Deed, why: str, name: str, offset: int | None) -> None:
-        """Note down what was done."""
+        """Record what was done."""
         self.actions.append(Action(deed, why, name, offset))
 
 
@@ -96,7 +96,7 @@ class Planner:
         self._losses: list[tar.Damage] = []
 
     def add_damage(self, damage: tar.Damage, position: int) -> None:
-        """Bytes that cannot be saved; what is there in place of a payload is kept at `position` and set aside."""
+        """Add damaged bytes; those in place of a payload are kept at `position` and set aside."""
         if damage.loses:
             self._losses.append(damage)
         if damage.data and damage.name:
@@ -104,20 +104,20 @@ class Planner:
         self._plan.note(Deed.LOST if damage.loses else Deed.DROPPED, damage.what, damage.name or "bytes", damage.offset)
 
     def add_special(self, member: tar.Surveyed) -> None:
-        """A member that is no file."""
+        """Add a member that is not a file."""
         if member.kind in LINKS:
             self._links.append(member)
         elif member.kind != FOLDER:
             self._plan.note(Deed.DROPPED, f"type {member.kind!r}", member.name, member.offset)
 
     def add_file(self, member: tar.Surveyed, position: int) -> None:
-        """A file whose payload is kept at `position`."""
+        """Add a file whose payload is kept at `position`."""
         stored = Stored(member.name, member.offset, position, len(member.data))
         self._files.setdefault(member.name, stored)
         self._members.append(stored)
 
     def finish(self) -> Plan:
-        """Decide about everything."""
+        """The plan for all members."""
         self._follow_links()
         drafts = self._grouped()
         usual = self._usual_fields(drafts)
@@ -194,7 +194,7 @@ class Planner:
         return common_fields(sets, _USUAL) | self._required()
 
     def _beside_losses(self, drafts: list[Draft]) -> set[str]:
-        """The samples just before and just after bytes that were lost: the lost member may be theirs."""
+        """The samples just before and just after lost bytes: the lost member may belong to them."""
         places = sorted((member.offset, draft.key) for draft in drafts for member in draft.fields.values())
         beside: set[str] = set()
         for loss in self._losses:

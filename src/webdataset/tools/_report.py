@@ -1,4 +1,4 @@
-"""What a verb that writes shards returns."""
+"""The report of a verb that writes shards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Failure:
 
     @classmethod
     def of(cls, item: str, error: Exception) -> Self:
-        """The failure that an exception is, in one line."""
+        """The failure for an exception, in one line."""
         return cls(item, redacted(" ".join(str(error).split())) or type(error).__name__)
 
 
@@ -53,7 +53,7 @@ class Report:
         skipped: shards that an earlier run had finished.
         failed: shards or samples that could not be processed.
         outputs: the addresses of all written shards, in order.
-        notes: what the user should know besides.
+        notes: further information for the user.
     """
 
     samples_in: int = 0
@@ -82,7 +82,7 @@ _found: ContextVar[list[Failure] | None] = ContextVar("failures", default=None)
 
 @contextmanager
 def collect_failures() -> Iterator[list[Failure]]:
-    """The failures that stages note inside.
+    """The failures that stages record inside the block.
 
     >>> with collect_failures() as failures:
     ...     note_failure("0001", ValueError("not a number"))
@@ -98,14 +98,14 @@ def collect_failures() -> Iterator[list[Failure]]:
 
 
 def note_failure(item: str, error: Exception) -> None:
-    """Put a failure into the report of whoever runs this stage."""
+    """Record a failure in the surrounding `collect_failures` block, if there is one."""
     failures = _found.get()
     if failures is not None:
         failures.append(Failure.of(item, error))
 
 
 def failure_handler(errors: str) -> Handler:
-    """What is done about an input that cannot be read: "stop" raises its error, all else notes it and goes on."""
+    """The handler for inputs that cannot be read: "stop" raises the error, the others record it and continue."""
     require_choice("errors", errors, ERRORS)
     return reraise_exception if errors == "stop" else _note_unreadable
 
@@ -116,7 +116,7 @@ def _note_unreadable(error: Exception) -> bool:
 
 
 def settle_failure(sample: Sample, error: Exception, policy: str) -> list[Sample]:
-    """What is left of a sample whose processing failed, as the policy says: an error, nothing, or the sample itself."""
+    """Apply a policy to a sample whose processing failed: raise the error, drop the sample, or keep it unchanged."""
     if isinstance(error, WebDatasetError):
         add_where(error, key=sample["__key__"], shard=sample.get("__url__"))
     if policy == "stop":

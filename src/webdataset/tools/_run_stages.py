@@ -1,4 +1,4 @@
-"""Shards through stages: as one stream, or shard by shard in parallel, as the output asks for."""
+"""Apply stages to shards: as one stream, or shard by shard in parallel, depending on the output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def transform(
     job: str,
     named: Iterable[str] = (),
 ) -> Report:
-    """Take the samples of shards through stages.
+    """Apply stages to the samples of shards and write the result.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-transform/a.tar", [{"__key__": "0", "txt": "hello"}])
@@ -53,7 +53,7 @@ def transform(
 def _as_one_stream(
     stages: Sequence[Stage], urls: Sequence[str], target: Stream, options: Options, named: Iterable[str]
 ) -> Report:
-    """Take the samples of shards through stages, one shard after the other, to one archive or a series."""
+    """Apply stages to the samples of shards, one shard after the other, and write one archive or a series."""
     if options.workers > 1 or options.engine not in {None, "local"}:
         raise SpecError(
             "one stream of samples cannot be made in parallel", hint="write shard by shard, to -o folder/, or use -j 1"

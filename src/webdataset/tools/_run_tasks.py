@@ -1,6 +1,6 @@
-"""The tasks of a job, on any engine, so that a killed job goes on where it was.
+"""Run the tasks of a job on any engine; a killed job continues where it stopped.
 
-A task makes one output of one input. A worker publishes the output whole; only then the driver notes it down in the
+A task makes one output of one input. A worker publishes the complete output; only then the driver records it in the
 ledger. So the outputs are the same bytes for any number of workers, any engine, and any number of interruptions.
 """
 
@@ -49,7 +49,7 @@ class Task(Protocol):
         ...
 
     def run(self) -> ShardResult:
-        """Do it: the output appears when it is complete, or not at all."""
+        """Do the work: the output appears when it is complete, or not at all."""
         ...
 
 
@@ -65,41 +65,41 @@ def run_tasks(
 
     Args:
         pairs: the address of each input and of its output.
-        make_task: the task for an input and an output; asked for those that are not finished.
+        make_task: returns the task for an input and an output; called for those that are not finished.
         options: engine, workers, errors, ledger, …
         job: what the tasks do, in words that are the same in every run.
-        pattern: what the name of the ledger follows from; by default the outputs.
+        pattern: the text that the name of the ledger depends on; by default the outputs.
     """
     require_choice("errors", options.errors, ERRORS)
     urls, names = [url for url, _ in pairs], in_use(name for _, name in pairs)
     pairs = list(zip(urls, names, strict=True))
     refuse_description(options.description, names)
-    path = options.ledger or _beside(names, pattern)
+    path = options.ledger or _default_ledger(names, pattern)
     if options.dry_run:
         if not os.path.exists(path):
             _refuse_existing(names, options)
         return Report(outputs=tuple(names))
     with _no_collection():
-        book = Ledger(path, job, restart=options.force)
-    with book:
-        if book.fresh:
+        ledger = Ledger(path, job, restart=options.force)
+    with ledger:
+        if ledger.fresh:
             _refuse_existing(names, options)
-        book.begin()
+        ledger.begin()
         with _no_collection():
-            todo = [make_task(*pair) for pair in _unfinished(pairs, book, retry=options.retry)]
-        run = _Run(book, options.errors, options.advance or _ignore)
+            todo = [make_task(*pair) for pair in _unfinished(pairs, ledger, retry=options.retry)]
+        run = _Run(ledger, options.errors, options.advance or _ignore)
         if todo:
             with open_engine(options.engine, options.workers, options.address) as engine:
-                run.go(todo, engine)
-            _sweep(names)
+                run.execute(todo, engine)
+            _remove_unfinished(names)
         if options.description is not None and not run.failed:
-            _describe(options.description, [book.finished[url] for url in urls if url in book.finished])
-    return _report(urls, book, run)
+            _describe(options.description, [ledger.finished[url] for url in urls if url in ledger.finished])
+    return _report(urls, ledger, run)
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """100,000 finished shards are many objects and no garbage: looking for some takes a fifth of the time."""
+    """Without Python's garbage collector, which takes a fifth of the time for 100,000 finished shards."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -109,10 +109,12 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _report(urls: Sequence[str], book: Ledger, run: _Run) -> Report:
-    failed = run.failed + [Failure(url, book.quarantined[url]) for url in urls if url in book.quarantined]
-    failed += [Failure(f"{redacted(one.input)}: {key}", error) for one in run.done for key, error in one.failed]
-    finished = [book.finished[url] for url in urls if url in book.finished]
+def _report(urls: Sequence[str], ledger: Ledger, run: _Run) -> Report:
+    failed = run.failed + [Failure(url, ledger.quarantined[url]) for url in urls if url in ledger.quarantined]
+    failed += [
+        Failure(f"{redacted(result.input)}: {key}", error) for result in run.done for key, error in result.failed
+    ]
+    finished = [ledger.finished[url] for url in urls if url in ledger.finished]
     warn_of_lacking((result.samples_in, result.lacking) for result in finished)
     return Report(
         samples_in=sum(result.samples_in for result in run.done),
@@ -127,7 +129,7 @@ def _report(urls: Sequence[str], book: Ledger, run: _Run) -> Report:
 
 @dataclass
 class _Run:
-    """The tasks of one run, as they end."""
+    """Runs tasks, and collects their results."""
 
     ledger: Ledger
     errors: str
@@ -136,7 +138,7 @@ class _Run:
     failed: list[Failure] = field(default_factory=list)
     stopped: Exception | None = None
 
-    def go(self, tasks: Iterable[Task], engine: Engine) -> None:
+    def execute(self, tasks: Iterable[Task], engine: Engine) -> None:
         """Submit as many tasks as the engine takes at a time, until all have ended or one stops the job."""
         waiting = iter(tasks)
         working: dict[Any, Task] = {}
@@ -149,12 +151,12 @@ class _Run:
             if lost:
                 suspects = lost + [task for future, task in working.items() if self._is_lost(future, task)]
                 working.clear()
-                self._one_by_one(suspects, engine)
+                self._run_one_by_one(suspects, engine)
         if self.stopped is not None:
             raise self.stopped
 
-    def _one_by_one(self, suspects: Sequence[Task], engine: Engine) -> None:
-        """A worker died while these tasks were at work: alone, each shows whether it was the cause."""
+    def _run_one_by_one(self, suspects: Sequence[Task], engine: Engine) -> None:
+        """Run the tasks that were running when a worker died again, one at a time, to find the one that caused it."""
         if not engine.restart():
             raise _lost_worker(suspects[0], "run again with a working executor; finished shards are skipped")
         for task in suspects:
@@ -163,7 +165,7 @@ class _Run:
                 engine.restart()
 
     def _is_lost(self, future: Any, task: Task) -> bool:
-        """Take the result of a task; whether it was lost with its worker."""
+        """Record the result of a task; returns whether the task was lost with its worker."""
         try:
             result = future.result()
         except (cf.BrokenExecutor, cf.CancelledError):
@@ -196,15 +198,15 @@ def _ended(working: dict[Any, Task]) -> list[Any]:
     futures = list(working)
     if all(isinstance(future, cf.Future) for future in futures):
         return list(cf.wait(futures, return_when=cf.FIRST_COMPLETED).done)
-    return futures[:1]  # a future of another kind is asked for its result, the oldest first
+    return futures[:1]  # other kinds of futures are waited for one at a time, the oldest first
 
 
 def _lost_worker(task: Task, hint: str) -> StoreError:
     return StoreError("the worker process died while it worked on this shard", Where(shard=task.input), hint=hint)
 
 
-def _beside(names: Sequence[str], pattern: str | None) -> str:
-    """The place of the ledger: a hidden file beside the first output."""
+def _default_ledger(names: Sequence[str], pattern: str | None) -> str:
+    """The path of the ledger: a hidden file beside the first output."""
     path = stores.is_local(names[0])
     if path is None:
         raise SpecError(
@@ -215,8 +217,8 @@ def _beside(names: Sequence[str], pattern: str | None) -> str:
     return os.path.join(os.path.dirname(path), f".wds-{digest(text):016x}.jsonl")  # noqa: PTH118, PTH120 - addresses
 
 
-def _sweep(names: Sequence[str]) -> None:
-    """Remove what killed workers of an earlier run were writing, of local outputs."""
+def _remove_unfinished(names: Sequence[str]) -> None:
+    """Remove the unfinished files that killed workers of an earlier run left beside local outputs."""
     for folder, files in by_folder(names).items():
         stores.sweep_folder(folder, files)
 
@@ -227,27 +229,27 @@ def _refuse_existing(names: Sequence[str], options: Options) -> None:
     refuse_existing([*found, *existing([options.description])], force=options.force)
 
 
-def _unfinished(pairs: Sequence[tuple[str, str]], book: Ledger, *, retry: bool) -> list[tuple[str, str]]:
-    """The (input, output) that are to be made: without a line in the ledger, or with one that does not fit any more."""
-    versions = versions_of([name for pair in pairs if pair[0] in book.finished for name in pair])
+def _unfinished(pairs: Sequence[tuple[str, str]], ledger: Ledger, *, retry: bool) -> list[tuple[str, str]]:
+    """The (input, output) that are to be made: without a line in the ledger, or with one that is out of date."""
+    versions = versions_of([name for pair in pairs if pair[0] in ledger.finished for name in pair])
     todo = []
     for url, output in pairs:
-        result = book.finished.get(url)
+        result = ledger.finished.get(url)
         if result is None:
-            if retry or url not in book.quarantined:
-                book.quarantined.pop(url, None)
+            if retry or url not in ledger.quarantined:
+                ledger.quarantined.pop(url, None)
                 todo.append((url, output))
         elif not _still_fits(result, output, versions[url], versions[output]):
             _log.warning("%s was finished before, but its files have changed; it is done again", redacted(url))
-            del book.finished[url]
+            del ledger.finished[url]
             todo.append((url, output))
         else:  # the ledger has no secrets, and the user gets the address as it is
-            book.finished[url] = result._replace(output=output)
+            ledger.finished[url] = result._replace(output=output)
     return todo
 
 
 def _still_fits(result: ShardResult, output: str, source: Version, made: Version) -> bool:
-    """Whether a line of the ledger is true of the files; an input that was removed was not replaced."""
+    """Whether a line of the ledger still matches the files; an input that was removed counts as unchanged."""
     return (
         result.output == as_checkpoint(output)
         and made.size in (result.filesize, None)

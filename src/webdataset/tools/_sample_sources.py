@@ -1,4 +1,4 @@
-"""What a new dataset is made of: samples whose fields are still somewhere else."""
+"""Samples to create: their keys, and the source of each field."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ class LocalFile:
             return file.readall()
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Whether the file exists."""
         return os.path.isfile(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """Anything that a store can read."""
+    """An object that a store can read."""
 
     url: str
 
     def __call__(self) -> bytes:
-        """What is stored there."""
+        """The object's content."""
         return stores.read_bytes(self.url)
 
 
-# Where the bytes of a field come from: they are known, or a function reads them.
+# The source of a field: its bytes, or a function that reads them.
 Source = bytes | LocalFile | StoredFile | Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A sample to be made.
+    """A sample to create.
 
     >>> Entry("a", {"txt": b"hello"}, "recipe.txt, line 3").sample()
     {'__key__': 'a', 'txt': b'hello'}
 
     Attributes:
         key: the sample's key.
-        fields: where each field comes from.
+        fields: the source of each field.
         place: where the sample is described, for messages.
     """
 
@@ -80,12 +80,12 @@ class Entry:
         return found
 
     def missing(self) -> str | None:
-        """The first local file that is not there."""
+        """The path of the first local file that does not exist; None if all exist."""
         return next((s.path for s in self.fields.values() if isinstance(s, LocalFile) and not s.exists()), None)
 
 
 def group_entries(members: Iterable[tuple[str, str, Source, str]]) -> Iterator[Entry]:
-    """Consecutive (key, field, source, place) of one key as entries; a key that comes back is an error."""
+    """Consecutive (key, field, source, place) of one key as entries; a key that occurs again later is an error."""
     seen: dict[str, str] = {}
     entry: Entry | None = None
     for key, field, source, place in members:
@@ -109,7 +109,7 @@ def group_entries(members: Iterable[tuple[str, str, Source, str]]) -> Iterator[E
 
 
 def as_bytes(value: Any) -> bytes | None:
-    """A value of a manifest as bytes: text as it is, everything else as JSON, None for what is not there.
+    """A value of a manifest as bytes: text as it is, everything else as JSON; None stays None.
 
     >>> as_bytes("3"), as_bytes({"a": 1}), as_bytes(None)
     (b'3', b'{"a": 1}', None)

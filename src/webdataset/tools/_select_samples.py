@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from webdataset import stores
 from webdataset.describe import counted
 from webdataset.errors import SpecError
 from webdataset.flow import digest
@@ -20,7 +21,7 @@ from ._verb_options import DEFAULTS, Options
 
 @dataclass(frozen=True)
 class Criteria:
-    """What a sample must be like to be selected; all that is given must hold.
+    """A stage that selects the samples for which all given conditions hold.
 
     >>> criteria = Criteria(fields=("jpg",), where="cls > 3")
     >>> [sample["__key__"] for sample in criteria(iter([{"__key__": "a", "jpg": b"", "cls": b"4"}, {"__key__": "b"}]))]
@@ -99,7 +100,7 @@ def select(
         allow_missing: keys of the list that no sample has are no error.
     """
     if where is None and keys is None and not fields and share is None:
-        raise SpecError("nothing says which samples to select", hint="give --where, --keys, --field or --share")
+        raise SpecError("no condition is given for the samples", hint="give --where, --keys, --field or --share")
     wanted = None if keys is None else _keys(keys)
     criteria = Criteria(wanted, tuple(fields), where, share, options.seed, invert)
     job = f"select {criteria.words()}"
@@ -115,7 +116,7 @@ def select(
 
 
 def _keys(keys: str | os.PathLike[str] | Sequence[str]) -> frozenset[str]:
-    found = frozenset(read_list(os.fspath(keys)) if isinstance(keys, str | os.PathLike) else keys)
+    found = frozenset(read_list(stores.as_address(keys)) if isinstance(keys, str | os.PathLike) else keys)
     if not found:
         raise SpecError("the list of keys is empty", hint="write one key per line")
     return found

@@ -1,4 +1,4 @@
-"""What a check is asked to do, and what the check of one shard finds out."""
+"""The options of a check, and its report on one shard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._findings import Findings, Target
 @hides_secrets
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to check beyond what every reader needs.
+    """Options of a check, beyond what every reader needs.
 
     Attributes:
         fields: fields that every sample must have; None finds out which ones nearly all have.
@@ -36,7 +36,7 @@ class CheckOptions:
 
 
 class Place(NamedTuple):
-    """An example of something: which sample, and where."""
+    """The key and the offset of a sample that is an example of a finding."""
 
     key: str
     offset: int
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 @hides_secrets
 @dataclass(slots=True)
 class ShardReport:
-    """What the check of one shard found out.
+    """The report of a check on one shard.
 
     Attributes:
         url: the shard's address.

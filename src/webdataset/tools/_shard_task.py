@@ -1,4 +1,4 @@
-"""The work on one shard: read it, take its samples through stages, publish the result. Runs on any worker."""
+"""The work on one shard: read it, apply stages to its samples, publish the result. Runs on any worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._stored_versions import Version, version_of
 
 @hides_secrets
 class ShardResult(NamedTuple):
-    """What became of one shard: a line of the ledger."""
+    """The result for one shard: a line of the ledger."""
 
     input: str
     output: str
@@ -52,7 +52,7 @@ class ShardTask:
     named: tuple[str, ...] = ()
 
     def run(self) -> ShardResult:
-        """Do it. The output appears when it is complete and on its disk, or not at all."""
+        """Do the work. The output appears when it is complete and on its disk, or not at all."""
         make_folder(self.output)
         version = version_of(self.input)  # before it is read: a shard that is replaced meanwhile will be done again
         counter = CountStage(self.named)

@@ -1,4 +1,4 @@
-"""`wds show`: samples as a person wants to see them: text as text, pictures as small pictures, all with their sizes."""
+"""`wds show`: samples in readable form: text as text, pictures as small pictures, all with their sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webdataset.samples import OWN_FIELDS
 
 from ._expression import READABLE, decode_plain
 from ._get_field import find_samples
-from ._read_inputs import Inputs, Sample, expand_inputs, looking_for, read_samples, where_of
+from ._read_inputs import Inputs, Sample, expand_inputs, read_samples, warning_of_lacking, where_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def show_samples(
     fields: Collection[str] | None = None,
     width: int = 60,
 ) -> Iterator[ShownSample]:
-    """Samples to look at.
+    """Samples in readable form.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-show/a.tar", [{"__key__": "0", "txt": "hello"}])
@@ -68,7 +68,7 @@ def show_samples(
         width: pictures are at most so many pixels wide.
     """
     samples = find_samples(inputs, keys) if keys else islice(read_samples(expand_inputs(inputs)), count)
-    for sample in looking_for(fields or (), samples):
+    for sample in warning_of_lacking(fields or (), samples):
         yield _shown(sample, fields, width)
 
 

@@ -19,7 +19,7 @@ from ._read_inputs import Inputs, expand_inputs
 
 @dataclass(frozen=True, slots=True)
 class ReaderShare:
-    """What one worker of one rank gets in an epoch without an index.
+    """The share of one worker of one rank in an epoch without an index.
 
     Attributes:
         rank: the rank.
@@ -49,7 +49,7 @@ class Simulation:
         readers: without an index: what each worker of each rank gets.
         steps_per_rank: without an index: how many batches each rank gets.
         indexed_steps: with an index: how many steps every rank takes.
-        padding: with an index: how many places of the last step are filled up.
+        padding: with an index: how many positions of the last step are padding.
         shuffle: how well an order with an index mixes, beside a shuffle buffer.
     """
 
@@ -133,12 +133,12 @@ def simulate(
 
 
 def _share(counts: Sequence[int], reader: World, batch: int) -> ReaderShare:
-    """What the library's own splitters give one reader."""
+    """The share of one reader, computed by the library's own splitters."""
     items = [{"url": str(number)} for number in range(len(counts))]
     with world.pretend(reader):
-        mine = list(ShareShards("worker")(ShareShards("rank")(items)))
-    samples = sum(len(range(item.get("first", 0), counts[int(item["url"])], item.get("step", 1))) for item in mine)
-    return ReaderShare(reader.rank, reader.worker, len(mine), samples, -(-samples // batch))
+        assigned = list(ShareShards("worker")(ShareShards("rank")(items)))
+    samples = sum(len(range(item.get("first", 0), counts[int(item["url"])], item.get("step", 1))) for item in assigned)
+    return ReaderShare(reader.rank, reader.worker, len(assigned), samples, -(-samples // batch))
 
 
 def _counts(inputs: Inputs) -> list[int]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def _rows(samples: Iterator[Sample], by: str, missing: str, *, reverse: bool) ->
                 where_of(sample),
                 hint="put such samples first or last: --missing last",
             )
-        # In reverse order everything turns round, but "first" stays first.
+        # Reversing the order must not move "first" to the end, or "last" to the beginning.
         group = (1 if value is not None else 0 if missing == "first" else 2) * (-1 if reverse else 1)
         yield ((group,) if value is None else (group, value)), sample
 
@@ -97,7 +98,7 @@ def sort(
         memory: how many bytes of samples are held at a time.
         folder: where temporary files go.
     """
-    Expression(by)  # what cannot be compiled fails here
+    Expression(by)  # an invalid expression is refused here
     require_choice("missing", missing, ("error", "first", "last"))
     stage = partial(sort_samples, by=by, reverse=reverse, missing=missing, memory=memory, folder=folder)
     parts = by.split(".")  # of `json.size.width`, which may be a field or a value in one
@@ -158,7 +159,7 @@ def external_sort(
         folder: where the temporary files go.
     """
     with ExitStack() as stack:
-        runs = _Runs(stack, folder, reverse=reverse)
+        new_paths, runs = _run_paths(stack, folder), list[Path]()
         held: list[Row] = []
         size = 0
         for number, (key, sample) in enumerate(rows):
@@ -166,38 +167,30 @@ def external_sort(
             held.append((key, -number if reverse else number, kept))
             size += sum(len(data) + _OVERHEAD for data in kept.values())
             if size >= memory:
-                runs.add(_sorted(held, reverse=reverse))
+                runs.append(_store(_sorted(held, reverse=reverse), next(new_paths)))
                 held, size = [], 0
+                if len(runs) == _FAN_IN:
+                    runs = [_merge_runs(runs, next(new_paths), reverse=reverse)]
         last = _sorted(held, reverse=reverse)
-        with closing(_merged([*map(_load, runs.paths), iter(last)], reverse=reverse)) as merged:
+        with closing(_merged([*map(_load, runs), iter(last)], reverse=reverse)) as merged:
             for _, _, sample in merged:
                 yield sample
 
 
-class _Runs:
-    """Sorted runs in temporary files; the folder is made for the first one."""
+def _run_paths(stack: ExitStack, folder: str | None) -> Iterator[Path]:
+    """Paths for sorted runs in a temporary folder, which is made for the first one."""
+    place = stack.enter_context(scratch_folder(folder))
+    for number in count():
+        yield place / f"{number}.run"
 
-    def __init__(self, stack: ExitStack, folder: str | None, *, reverse: bool) -> None:
-        self.paths: list[Path] = []
-        self._stack, self._folder, self._reverse = stack, folder, reverse
-        self._place: Path | None = None
-        self._made = 0
 
-    def add(self, rows: Iterable[Row]) -> None:
-        """One more run; many are merged into one."""
-        self.paths.append(_store(rows, self._next()))
-        if len(self.paths) >= _FAN_IN:
-            with closing(_merged([_load(path) for path in self.paths], reverse=self._reverse)) as merged:
-                long = _store(merged, self._next())
-            for path in self.paths:
-                path.unlink()
-            self.paths = [long]
-
-    def _next(self) -> Path:
-        if self._place is None:
-            self._place = self._stack.enter_context(scratch_folder(self._folder))
-        self._made += 1
-        return self._place / f"{self._made}.run"
+def _merge_runs(runs: list[Path], path: Path, *, reverse: bool) -> Path:
+    """Merge runs into one at `path`, and delete them."""
+    with closing(_merged(list(map(_load, runs)), reverse=reverse)) as merged:
+        _store(merged, path)
+    for run in runs:
+        run.unlink()
+    return path
 
 
 def _sorted(rows: list[Row], *, reverse: bool) -> list[Row]:
@@ -227,7 +220,7 @@ def _incomparable(error: TypeError) -> SpecError:
 
 
 def _store(rows: Iterable[Row], path: Path) -> Path:
-    # marshal, not pickle: it knows plain values only, and is twice as fast. The file is ours and short-lived.
+    # marshal, not pickle: it stores plain values only, and is twice as fast. The file is ours and short-lived.
     with stores.system_errors(str(path)), path.open("wb", buffering=_BUFFER) as file:
         for row in rows:
             marshal.dump(row, file)

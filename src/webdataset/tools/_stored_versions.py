@@ -1,4 +1,4 @@
-"""Which version of an object is stored at an address; of many local files by one look at each folder, 2 µs a file."""
+"""Which version of an object is stored at an address. Folders of local files are listed once, 2 µs for each file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REQUESTS = 32
 
 
 class Version(NamedTuple):
-    """What tells a stored object from another one that takes its place; unknown parts are None.
+    """Identifies a stored object, so that a replacement is noticed; unknown parts are None.
 
     Attributes:
         size: in bytes; `MISSING` if nothing is stored there.
@@ -46,7 +46,7 @@ def version_of(url: str) -> Version:
     except ShardNotFound:
         return Version(MISSING)
     except StoreError:
-        if path is not None:  # a disk that cannot tell is broken; a server may just not offer it
+        if path is not None:  # an error of a disk is raised; servers need not support it
             raise
         return Version()
     return Version(found.size, found.etag or found.mtime)
@@ -80,7 +80,7 @@ def by_folder(urls: Iterable[str]) -> dict[str, dict[str, str]]:
         groups[url[: url.rfind("/") + 1]].append(url)
     folders: dict[str, dict[str, str]] = defaultdict(dict)
     for prefix, members in groups.items():
-        # An address is a plain path unless its beginning says otherwise: checked once for each folder.
+        # Whether addresses are plain paths depends on their beginning: checked once for each folder.
         if prefix and ":" not in prefix and stores.is_local(prefix) == prefix:
             folders[prefix.rstrip("/") or "/"].update({url[len(prefix) :]: url for url in members})
             continue

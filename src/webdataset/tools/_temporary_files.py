@@ -1,14 +1,18 @@
-"""Temporary files. What their disk refuses is an error that names the place, like any other."""
+"""Temporary files and folders. Errors of the operating system become typed errors that name the path."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from webdataset import stores
+
+_NAME = "wds"
 
 
 @contextmanager
@@ -19,10 +23,23 @@ def scratch_folder(folder: str | None = None) -> Iterator[Path]:
     ...     place.is_dir()
     True
     """
-    with stores.system_errors(folder or tempfile.gettempdir()):
-        temporary = tempfile.TemporaryDirectory(prefix="wds-", dir=folder)
-    with temporary as name:
-        yield Path(name)
+    place, prefix = folder or tempfile.gettempdir(), stores.temporary_prefix(_NAME)
+    _sweep(place)
+    with stores.system_errors(place):
+        temporary = tempfile.TemporaryDirectory(".part", prefix, place, ignore_cleanup_errors=True)
+        lock = stores.lock_folder(temporary.name)
+    try:
+        yield Path(temporary.name)
+    finally:
+        os.close(lock)
+        with suppress(OSError):  # of a disk that is gone: the error to report is the one before
+            temporary.cleanup()
+
+
+@cache
+def _sweep(place: str) -> None:
+    """Remove what killed processes left there, once in each process."""
+    stores.sweep_folder(place, {_NAME})
 
 
 def write_scratch(path: Path, data: bytes) -> None:

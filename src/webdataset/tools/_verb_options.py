@@ -1,4 +1,4 @@
-"""How a verb that changes shards writes and runs: what its user chose, and how far it is."""
+"""How a verb that changes shards writes and runs: the options of the user, and progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Options:
         address: of a running Dask or Ray cluster.
         errors: "stop", "skip" or "quarantine": see `map_shards`; "skip" in a stream leaves out what cannot be read.
         retry: try quarantined shards again.
-        ledger: where finished shards are noted down.
+        ledger: the file that lists finished shards.
         post: called with the address of each shard of a series after it is published.
         advance: called with the number of samples, or of shards, since the last call.
     """

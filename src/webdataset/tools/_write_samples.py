@@ -10,7 +10,15 @@ from webdataset.errors import SpecError
 from webdataset.index import Description
 from webdataset.writers import Record, ShardWriter, TarWriter
 
-from ._output_target import OneArchive, Stream, is_stream, make_folder, refuse_outputs, store_description
+from ._output_target import (
+    OneArchive,
+    Stream,
+    is_stream,
+    make_folder,
+    refuse_outputs,
+    store_description,
+    without_suffix,
+)
 from ._read_inputs import Sample
 from ._report import Report
 from ._verb_options import Options, advancing
@@ -101,7 +109,7 @@ class SeriesWriter:
         self._sink.write(sample)
 
     def report(self) -> Report:
-        """What was written."""
+        """The report on what was written."""
         outputs = tuple(self._outputs)
         return Report(samples_out=self._sink.total, bytes_out=self._bytes, done=len(outputs), outputs=outputs)
 
@@ -129,6 +137,5 @@ def description_of(target: Stream) -> str | None:
     if isinstance(target, OneArchive) or is_stream(target.text):
         return None
     folder, slash, name = target.text.rpartition("/")
-    stem = re.sub(r"(\.tar(\.\w+)?|\.tgz)$", "", name)
-    stem = re.sub(r"[-_.]*%0?\d*d[-_.]*", "", stem).replace("%%", "%")
+    stem = re.sub(r"[-_.]*%0?\d*d[-_.]*", "", without_suffix(name)).replace("%%", "%")
     return f"{folder}{slash}{stem or 'dataset'}.json"

@@ -1,4 +1,4 @@
-"""Work that takes longer than a request: started once, watched, cancelled."""
+"""Work that takes longer than a request: it is started once, has a progress, and can be cancelled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_RUNNING = 4
 
 
 class JobState(StrEnum):
-    """What has become of a job."""
+    """The state of a job."""
 
     RUNNING = "running"
     DONE = "done"
@@ -31,15 +31,15 @@ class CancelledError(Exception):
 
 
 class Job:
-    """One piece of work. Its function calls `advance`, which raises an error once the job is cancelled.
+    """One job. Its function calls `advance`, which raises an error once the job is cancelled.
 
     Attributes:
         number: its number.
-        partial: what is known so far; the function may replace it.
-        result: what the function returned.
+        partial: the result so far; the function may replace it.
+        result: the value that the function returned.
     """
 
-    thread: threading.Thread  # that it runs on
+    thread: threading.Thread  # the thread that it runs on
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name = number, name
@@ -51,7 +51,7 @@ class Job:
         self._cancelled = threading.Event()
 
     def advance(self, count: int = 1, total: int | None = None) -> None:
-        """More is done."""
+        """Add to the progress."""
         if self._cancelled.is_set():
             raise CancelledError
         self.done += count
@@ -94,7 +94,7 @@ class Jobs:
     (3, True)
 
     Args:
-        ending: is set when the server ends: what waits for a store then is given up.
+        ending: is set when the server ends: waits for a store are then cancelled.
     """
 
     def __init__(self, ending: threading.Event | None = None) -> None:
@@ -105,7 +105,7 @@ class Jobs:
         self._lock = threading.Lock()
 
     def start(self, name: str, key: Any, function: Callable[[Job], Any]) -> Job:
-        """The job for `key`: one that runs or is done, or a new one."""
+        """The job for `key`: a running or finished one, or a new one."""
         with self._lock:
             known = self._jobs.get(self._keys.get(key, 0))
             if known is not None and known.state in {JobState.RUNNING, JobState.DONE}:

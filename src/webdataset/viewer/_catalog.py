@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from webdataset import stores
 from webdataset.decompress import is_packed
@@ -26,12 +26,12 @@ from webdataset.shards import expand
 from ._shard_view import IndexedShard, ShardView, StreamedShard
 
 _THREADS = 4
-_LOOK_EVERY = 0.1
+_CHECK_EVERY = 0.1
 _OPEN_SHARDS = 32
 
 
 class Problem(NamedTuple):
-    """A shard that cannot be shown, or not wholly."""
+    """A shard that cannot be shown, or only in part."""
 
     shard: str
     what: str
@@ -51,8 +51,8 @@ class ClosedError(Exception):
     """The catalog was closed while a shard was read."""
 
 
-class Catalog:
-    """The samples of some shards, by number; more of them as shards are counted.
+class Catalog(stores.Closing):
+    """The samples of some shards, by number; their number grows while shards are counted.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-catalog/a.tar", [{"__key__": f"{n}", "txt": "hello"} for n in range(3)])
@@ -62,7 +62,7 @@ class Catalog:
     (3, 2, '1')
 
     Args:
-        inputs: shards in any form, or a description, which knows how many samples each shard has.
+        inputs: shards in any form, or a description, which has the number of samples of each shard.
         index: where indexes are kept; None looks next to the shards. Nothing is written there: indexes that had to be
             built are kept in a temporary folder.
     """
@@ -93,7 +93,7 @@ class Catalog:
             thread.start()
 
     def __len__(self) -> int:
-        """How many samples are known by now, without a gap."""
+        """The number of samples in the first shards, up to the first one that is not counted yet."""
         return self._starts[-1]
 
     @property
@@ -125,7 +125,7 @@ class Catalog:
                 raise IndexError(f"there is no sample {number:,}: {self._starts[-1]:,} are known")
             shard = bisect_right(self._starts, number) - 1
             inside = number - self._starts[shard]
-        # Outside the lock: an index in a store that does not answer must not hold those who look at other shards.
+        # Outside the lock: a store that does not answer must not block requests for other shards.
         return Found(number, shard, inside, self.view(shard))
 
     def view(self, shard: int) -> ShardView:
@@ -157,14 +157,14 @@ class Catalog:
         )
 
     def wait(self, look: Callable[[], None] = lambda: None) -> None:
-        """Wait until all shards are counted; `look` is called again and again, and may raise an error."""
+        """Wait until all shards are counted; `look` is called repeatedly, and may raise an error."""
         for thread in self._threads:
             while thread.is_alive():
                 look()
-                thread.join(_LOOK_EVERY)
+                thread.join(_CHECK_EVERY)
 
     def stop(self) -> None:
-        """Begin to end: what is counted now is given up."""
+        """Begin to end: counting is cancelled."""
         self._closed.set()
 
     def close(self) -> None:
@@ -177,12 +177,6 @@ class Catalog:
             self._views.clear()
             self._streamed.clear()
         self._learned.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _index(self, shard: int) -> ShardIndex:
         url = self.urls[shard]
@@ -202,10 +196,10 @@ class Catalog:
         with self._lock:
             self._views[shard] = view
             while len(self._views) > _OPEN_SHARDS:
-                self._views.popitem(last=False)  # not closed: a request may be reading; it goes with its last reference
+                self._views.popitem(last=False)  # not closed: a request may be reading; the last reference closes it
 
     def _count_shards(self) -> None:
-        """What each thread does: take the next shard until there is none."""
+        """Count shards until there are no more; the target of each thread."""
         while not self._closed.is_set():
             with self._lock:
                 shard = next(self._todo, None)
@@ -216,7 +210,7 @@ class Catalog:
                     self._count_shard(shard)
             except ClosedError:
                 return
-            except Exception as error:  # whatever a store or a user's opener raises: the other shards go on
+            except Exception as error:  # of any class, from a store or a user's opener: the other shards are counted
                 what = error.what if isinstance(error, WebDatasetError) else f"{type(error).__name__}: {error}"
                 self._note(shard, what, getattr(error, "hint", None) or "run `wds check` on the shard")
                 self._set_count(shard, 0)
@@ -236,7 +230,7 @@ class Catalog:
         self._set_count(shard, count)
 
     def _show_first(self, url: str) -> None:
-        """The first samples of the dataset, at once."""
+        """Show the first samples of the dataset before its first shard is counted."""
         first = StreamedShard(url)
         with self._lock:
             self._streamed[0] = first
@@ -268,7 +262,7 @@ class Catalog:
         self._starts = [0, *accumulate(count or 0 for count in self._counts[:known])]
 
     def _built(self, url: str) -> ShardIndex:
-        """The index of a shard that has none."""
+        """Build the index of a shard that has none."""
         # A local shard may be indexed by its headers alone. Another one is read once, unless the catalog is closed.
         index = build_index(url, watch=None if stores.is_local(url) is not None else self._check_open)
         try:

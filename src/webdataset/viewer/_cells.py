@@ -20,7 +20,7 @@ _READ = frozenset({FieldKind.TEXT, FieldKind.LABEL, FieldKind.JSON})
 
 
 def cells(catalog: Catalog, numbers: Iterable[int]) -> list[dict[str, Any]]:
-    """The cells of some samples; what fails is an error in its cell, the others are shown.
+    """The cells of some samples; an error is shown in the cell of its sample only.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-cells/a.tar", [{"__key__": "0", "txt": "hello", "cls": 7}])
@@ -56,7 +56,7 @@ def _snippets(group: list[Found]) -> dict[int, dict[str, bytes]]:
             return {}
         samples = view.samples([found.inside for found in group], fields)
     except WebDatasetError:
-        return {}  # each cell asks again and shows its own error
+        return {}  # each cell requests its fields again and shows its own error
     return {found.number: sample for found, sample in zip(group, samples, strict=True)}
 
 
@@ -81,7 +81,7 @@ def _cell(found: Found, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def sample_page(catalog: Catalog, number: int) -> dict[str, Any]:
-    """Everything about one sample, apart from the bytes of its pictures, sounds and films."""
+    """Everything about one sample, except the bytes of its images, audio and video."""
     found = catalog.at(number)
     view, inside = found.view, found.inside
     fields = []
@@ -99,7 +99,7 @@ def sample_page(catalog: Catalog, number: int) -> dict[str, Any]:
 
 
 def shown_text(text: str) -> str:
-    r"""Text without the stand-ins for bytes that are no UTF-8, which JSON cannot carry.
+    r"""Text without surrogate escapes for bytes that are not UTF-8, which JSON cannot contain.
 
     >>> shown_text("a" + chr(0xdcff)) == "a" + chr(0xfffd)
     True

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from webdataset import stores
+from webdataset import stores, tools
 from webdataset.errors import MissingDependency, ShardNotFound, SpecError, StoreError, WebDatasetError
 
 from ._background_jobs import Job, Jobs, error_words
@@ -23,7 +23,7 @@ from ._cells import cells, sample_page
 from ._facets import count_facets, shard_rows
 from ._field_content import load_array, open_member, waveform
 from ._field_kind import OCTETS, FieldKind, field_kind, media_type
-from ._filter_samples import Matches, ask_sql, filter_samples
+from ._filter_samples import Matches, filter_samples, run_sql
 from ._find_problems import check_dataset, compare, find_duplicates
 from ._http_range import NotSatisfiable, Part, asked_part, portions
 from ._model_input import ModelInput
@@ -33,21 +33,21 @@ from ._thumbnail import array_picture, check_fetch, checked_image, first_frame, 
 _MOST_CELLS = 200
 _MOST_BODY = 20_000
 _EDGES = range(16, 2049)
-# What a field is served with: nothing in it can run, whatever a browser takes it for.
+# The security policy of fields: nothing in them can run, for any type that a browser assumes.
 _SANDBOX = "default-src 'none'; style-src 'none'; sandbox"
 
 Answer = Callable[[Request], Any]
 
 
 class Endpoints:
-    """What the server answers, about one dataset or two.
+    """The endpoints for one dataset, or for two versions of it.
 
     Args:
         catalogs: the dataset, and maybe another version of it to compare with.
         jobs: work in the background.
-        model: what the model sees, if a pipeline was given.
+        model: the items of the user's pipeline, if one was given.
         index: where indexes are kept.
-        ending: is set when the server ends: what waits for a store then is given up.
+        ending: is set when the server ends: waits for a store are then cancelled.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Endpoints:
         ]
 
     def dataset(self, request: Request) -> Any:
-        """What is shown, how much of it is known, what is wrong with its shards."""
+        """The number of samples and shards so far, and the problems of shards."""
         catalog = self._catalog(request)
         problems = [problem._asdict() for problem in list(catalog.problems.values())[:20]]
         return {
@@ -103,7 +103,7 @@ class Endpoints:
         return {"shards": shard_rows(self._catalog(request))}
 
     def cells(self, request: Request) -> Any:
-        """Cells of the grid: some numbers, or some places of a filter's matches."""
+        """Cells of the grid: samples by number, or by their position in the matches of a filter."""
         catalog = self._catalog(request)
         start, count = _integer(request, "start", 0), _integer(request, "count", 50)
         if start < 0 or not 0 <= count <= _MOST_CELLS:
@@ -139,11 +139,11 @@ class Endpoints:
             data = bytes(found.view.samples([found.inside], [member.field])[0][member.field])
             if edge == 0 and media_type(member.field) != OCTETS:
                 return _picture(checked_image(data), media_type(member.field))
-            return _picture(*shrink_image(data, _edge(edge)))
+            return _picture(*shrink_image(data, _checked_edge(edge)))
         if kind is FieldKind.VIDEO:
-            return _picture(*first_frame(open_member(found.view, found.inside, member), _edge(edge)))
+            return _picture(*first_frame(open_member(found.view, found.inside, member), _checked_edge(edge)))
         if kind is FieldKind.ARRAY:
-            picture = array_picture(load_array(found.view, found.inside, member), _edge(edge))
+            picture = array_picture(load_array(found.view, found.inside, member), _checked_edge(edge))
             if picture is not None:
                 return _picture(*picture)
         raise SpecError(f"the field {member.field!r} is not an image")
@@ -154,11 +154,11 @@ class Endpoints:
         return waveform(open_member(found.view, found.inside, member))
 
     def field(self, request: Request) -> Any:
-        """The bytes of a field, or a range of them. Only media have a type; all else is a download."""
+        """The bytes of a field, or a range of them. Only media have a type; other fields are downloads."""
         found, member = self._member(request)
         part = asked_part(request.headers.get("range"), member.size)
         source, offset = found.view.opened(found.inside, member)
-        if member.size:  # what cannot be read is an error now, not in the middle of an answer
+        if member.size:  # an error of reading is raised now, not in the middle of the answer
             source.read(offset + (part.first if part else 0), 1)
         chosen = part or Part(0, member.size)
         headers = {
@@ -194,15 +194,13 @@ class Endpoints:
         return self._start(asked).words()
 
     def _start(self, asked: Mapping[str, Any]) -> Job:
-        from webdataset.tools import Expression  # here, and not before the first page is shown
-
         name, text = str(asked.get("name")), str(asked.get("text", ""))
         catalog = self._catalogs[0]
         if name == "filter":
-            work = partial(filter_samples, catalog, Expression(text))
+            work = partial(filter_samples, catalog, tools.Expression(text))
             return self._jobs.start(name, (name, text, len(catalog)), work)
         if name == "sql":
-            return self._jobs.start(name, (name, text), partial(ask_sql, catalog, text, self._index))
+            return self._jobs.start(name, (name, text), partial(run_sql, catalog, text, self._index))
         if name == "facets":
             return self._jobs.start(name, (name, len(catalog)), partial(count_facets, catalog))
         if name == "check":
@@ -231,7 +229,7 @@ class Endpoints:
         return job.words()
 
     def model(self, request: Request) -> Any:
-        """What the model sees at a step."""
+        """The item of the user's pipeline at a step."""
         if self._model is None:
             raise SpecError("no pipeline was given", hint="start with `wds view --pipeline module:make`")
         return self._model.step(request.path_params["step"], _integer(request, "draws", 1))
@@ -261,7 +259,7 @@ def _answered(answer: Answer, ending: threading.Event) -> Callable[[Request], Aw
                 found = await answer(request)
             else:
                 found = await run_in_threadpool(on_thread, request)
-        except Exception as error:  # shown where the data would be
+        except Exception as error:  # shown in place of the data
             return JSONResponse(error_words(error), _status(error))
         return found if isinstance(found, Response) else _json(found)
 
@@ -269,7 +267,7 @@ def _answered(answer: Answer, ending: threading.Event) -> Callable[[Request], Aw
 
 
 def _json(value: Any) -> Response:
-    """JSON that is ASCII: no half of a surrogate pair, and no text that a reader could take for markup."""
+    """JSON in ASCII: without halves of surrogate pairs, and without text that could be read as markup."""
     return Response(json.dumps(value), media_type="application/json")
 
 
@@ -292,7 +290,7 @@ def _picture(data: bytes, media: str) -> Response:
     return Response(data, media_type=media, headers={"content-security-policy": _SANDBOX})
 
 
-def _edge(edge: int) -> int:
+def _checked_edge(edge: int) -> int:
     if edge == 0:
         return _EDGES[-1]
     if edge not in _EDGES:

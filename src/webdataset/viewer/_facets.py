@@ -1,12 +1,12 @@
-"""What a dataset consists of, in counts: fields, shards, sizes from the indexes; labels and resolutions of some."""
+"""Counts over a dataset: fields, shards and sizes from the indexes; labels and resolutions of some samples."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from webdataset import stores
+from webdataset import stores, tools
 from webdataset.errors import WebDatasetError
 
 from ._background_jobs import Job
@@ -17,9 +17,6 @@ from ._field_kind import FieldKind, field_kind
 from ._shard_view import IndexedShard, Member, ShardView
 from ._thumbnail import image_size
 
-if TYPE_CHECKING:
-    from webdataset.tools import Distribution
-
 # Labels and resolutions need bytes of samples: so many samples, evenly spread.
 _LOOKED_AT = 1500
 _MOST_SHOWN = 40
@@ -28,7 +25,7 @@ _LABEL_KEYS = ("label", "class", "category", "cls")
 
 
 def count_facets(catalog: Catalog, job: Job) -> dict[str, Any]:
-    """What a dataset consists of; the work of a job.
+    """Count fields, sizes, labels and resolutions; the work of a job.
 
     >>> from webdataset.testing import make_shard
     >>> shard = make_shard("memory://doc-facets/a.tar", [{"__key__": f"{n}", "cls": n % 2} for n in range(5)])
@@ -38,18 +35,16 @@ def count_facets(catalog: Catalog, job: Job) -> dict[str, Any]:
     >>> found["fields"], found["labels"]["cls"]
     ([{'name': 'cls', 'kind': 'label', 'count': 5, 'bytes': 5}], [['0', 3], ['1', 2]])
     """
-    from webdataset.tools import Distribution
-
     catalog.wait(lambda: job.advance(0))
     shards = len(catalog.urls)
     looked_at = min(_LOOKED_AT, len(catalog))
     job.advance(0, shards + looked_at)
-    sizes, fields = Distribution(), dict[str, list[int]]()
+    sizes, fields = tools.Distribution(), dict[str, list[int]]()
     for _, _, view in catalog.views():
         if not isinstance(view, WebDatasetError):
             _count_members(view, sizes, fields)
         job.advance()
-    labels, shapes = _look(catalog, looked_at, job)
+    labels, shapes = _count_labels_and_shapes(catalog, looked_at, job)
     return {
         "samples": len(catalog),
         "looked_at": looked_at,
@@ -80,7 +75,7 @@ def _most_common(counts: Counter[str]) -> list[list[Any]]:
     return [[name, count] for name, count in counts.most_common(_MOST_SHOWN)]
 
 
-def _count_members(view: ShardView, sizes: Distribution, fields: dict[str, list[int]]) -> None:
+def _count_members(view: ShardView, sizes: tools.Distribution, fields: dict[str, list[int]]) -> None:
     if isinstance(view, IndexedShard) and len(view):
         _count_columns(view, sizes, fields)
         return
@@ -93,8 +88,8 @@ def _count_members(view: ShardView, sizes: Distribution, fields: dict[str, list[
             known[1] += member.size
 
 
-def _count_columns(view: IndexedShard, sizes: Distribution, fields: dict[str, list[int]]) -> None:
-    """The same from the columns of an index: a step per field, not per sample."""
+def _count_columns(view: IndexedShard, sizes: tools.Distribution, fields: dict[str, list[int]]) -> None:
+    """The same from the columns of an index: one step per field, not per sample."""
     import numpy as np
 
     index = view.index
@@ -111,7 +106,7 @@ def _count_columns(view: IndexedShard, sizes: Distribution, fields: dict[str, li
     sizes.total += int(totals.sum())
 
 
-def _look(catalog: Catalog, count: int, job: Job) -> tuple[dict[str, Counter[str]], Counter[str]]:
+def _count_labels_and_shapes(catalog: Catalog, count: int, job: Job) -> tuple[dict[str, Counter[str]], Counter[str]]:
     """Labels and resolutions of samples that are evenly spread over the dataset."""
     labels: dict[str, Counter[str]] = {}
     shapes: Counter[str] = Counter()
@@ -120,13 +115,13 @@ def _look(catalog: Catalog, count: int, job: Job) -> tuple[dict[str, Counter[str
         try:
             found = catalog.at(place * len(catalog) // count)
             for member in found.view.members(found.inside):
-                _look_at(found.view, found.inside, member, labels, shapes)
-        except (WebDatasetError, ValueError):
-            continue  # the cell of the sample shows why
+                _count_field(found.view, found.inside, member, labels, shapes)
+        except (WebDatasetError, ValueError, RecursionError):
+            continue  # the cell of the sample shows the error
     return labels, shapes
 
 
-def _look_at(
+def _count_field(
     view: ShardView, inside: int, member: Member, labels: dict[str, Counter[str]], shapes: Counter[str]
 ) -> None:
     kind = field_kind(member.field)

@@ -25,12 +25,12 @@ _PLOTTED = 400
 
 
 def field_content(view: ShardView, number: int, member: Member) -> dict[str, Any]:
-    """What the page shows of a field; an error is content too."""
+    """The content of a field for the page; errors are part of it."""
     kind = field_kind(member.field)
     found = {"field": member.field, "kind": kind.value, "size": member.size, "offset": member.offset}
     try:
         return found | _READERS.get(kind, _hex)(view, number, member)
-    except Exception as error:  # whatever a decoder raises about the data
+    except Exception as error:  # of any class, from a decoder
         content: dict[str, Any] = {**found, "problem": error_words(error)}
         try:
             return content | _hex(view, number, member)
@@ -100,7 +100,7 @@ def waveform(file: SeekableRange) -> dict[str, Any]:
 
 
 def load_array(view: ShardView, number: int, member: Member) -> Any:
-    """An array; objects, which are pickles, are refused."""
+    """Load an array; arrays of objects, which are pickles, are refused."""
     from webdataset.codecs import decode_field, npy_loads
 
     check_fetch(member.size)

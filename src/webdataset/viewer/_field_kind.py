@@ -1,4 +1,4 @@
-"""What a field is, by the end of its name: how it is shown, and which media type a browser may be told."""
+"""How a field is shown, and which media type is sent to a browser, by the ending of its name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ENDINGS: Final[dict[FieldKind, str]] = {
 }
 _KINDS: Final = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 
-# The only types that a browser is told. None of them can contain a script that it would run.
+# The only types that are sent to a browser. None of them can contain a script that it would run.
 _MEDIA: Final[dict[str, str]] = {
     "image/jpeg": "jpg jpeg",
     "image/png": "png",
@@ -65,7 +65,7 @@ def field_kind(field: str) -> FieldKind:
 
 
 def media_type(field: str) -> str:
-    """The media type of a field; bytes without a type for all that is not a picture, sound or film.
+    """The media type of a field; bytes without a type for all except images, audio and video.
 
     >>> media_type("png"), media_type("html"), media_type("svg")
     ('image/png', 'application/octet-stream', 'application/octet-stream')

@@ -6,17 +6,15 @@ import re
 from array import array
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from webdataset import tools
 from webdataset.errors import SpecError, WebDatasetError
 
 from ._background_jobs import Job
 from ._catalog import Catalog
 from ._field_kind import FieldKind, field_kind
 from ._shard_view import Member, ShardView
-
-if TYPE_CHECKING:
-    from webdataset.tools import Expression
 
 _AT_A_TIME = 500
 _MOST_ROWS = 1000
@@ -30,7 +28,7 @@ class Matches:
     Attributes:
         numbers: sorted.
         failed: samples for which the expression could not be computed.
-        reason: why not, for the first of them.
+        reason: the error for the first of them.
     """
 
     def __init__(self) -> None:
@@ -39,7 +37,7 @@ class Matches:
         self.reason = ""
 
     def fail(self, error: Exception, samples: int = 1) -> None:
-        """The expression could not be computed for so many samples."""
+        """Note that the expression could not be computed for so many samples."""
         self.failed += samples
         self.reason = self.reason or str(error)
 
@@ -54,8 +52,8 @@ class _Sized:
         return self._size
 
 
-def filter_samples(catalog: Catalog, where: Expression, job: Job) -> Matches:
-    """The samples for which an expression is true, the work of a job; its `partial` grows.
+def filter_samples(catalog: Catalog, where: tools.Expression, job: Job) -> Matches:
+    """Find the samples for which an expression is true; the work of a job, whose `partial` grows.
 
     >>> from webdataset.testing import make_shard
     >>> from webdataset.tools import Expression
@@ -81,7 +79,7 @@ def filter_samples(catalog: Catalog, where: Expression, job: Job) -> Matches:
 
 
 def _match(
-    view: ShardView, start: int, numbers: range, words: set[str], expression: Expression, matches: Matches
+    view: ShardView, start: int, numbers: range, words: set[str], expression: tools.Expression, matches: Matches
 ) -> None:
     try:
         samples = _samples(view, numbers, words)
@@ -97,7 +95,7 @@ def _match(
 
 
 def _samples(view: ShardView, numbers: range, words: set[str]) -> list[dict[str, Any]]:
-    """Samples as an expression sees them: bytes of the plain fields that it names, sizes of the others."""
+    """Samples for an expression: bytes of the plain fields that it names, sizes of the others."""
     members = [view.members(number) for number in numbers]
     read = {
         each.field
@@ -116,17 +114,15 @@ def _samples(view: ShardView, numbers: range, words: set[str]) -> list[dict[str,
 
 
 def _has_large(members: Sequence[Member], read: set[str]) -> bool:
-    """Whether a field that others of the same name are read of is too large to be read here."""
+    """Whether a sample has a field that is read from other samples and is too large to be read here."""
     return any(each.field in read and each.size > _MOST_PLAIN for each in members)
 
 
-def ask_sql(catalog: Catalog, sql: str, index: str | None, job: Job) -> dict[str, Any]:
-    """The answer to a query in SQL, the work of a job. It sees the table of samples and no file and no network."""
-    from webdataset.tools import query
-
+def run_sql(catalog: Catalog, sql: str, index: str | None, job: Job) -> dict[str, Any]:
+    """Run a query in SQL; the work of a job. It can access the table of samples, but no files and no network."""
     job.advance(0, len(catalog.urls))
     locked = f"set enable_external_access=false; set lock_configuration=true; {sql}"
-    with query(locked, catalog.urls, index=index, advance=job.advance) as answer:
+    with tools.query(locked, catalog.urls, index=index, advance=job.advance) as answer:
         first = islice(answer.rows(), _MOST_ROWS)
         rows = [[None if value is None else str(value) for value in row] for row in first]
         return {"columns": list(answer.columns), "rows": rows, "most": _MOST_ROWS}

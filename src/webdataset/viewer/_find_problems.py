@@ -1,4 +1,4 @@
-"""What is wrong with a dataset: the findings of `wds check`, near-duplicate images, differences of two versions."""
+"""Problems of a dataset: the findings of `wds check`, near-duplicate images, differences of two versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
-from webdataset import stores
+from webdataset import stores, tools
 from webdataset.errors import WebDatasetError
 
 from ._background_jobs import Job
@@ -29,10 +29,8 @@ _LARGEST_BAND = 200
 
 def check_dataset(catalog: Catalog, index: str | None, job: Job) -> dict[str, Any]:
     """The findings of `wds check`, decoding included; the work of a job."""
-    from webdataset.tools import CheckOptions, check
-
     job.advance(0, len(catalog.urls))
-    report = check(catalog.urls, CheckOptions(index=index), on_shard=lambda _report: job.advance())
+    report = tools.check(catalog.urls, tools.CheckOptions(index=index), on_shard=lambda _report: job.advance())
     findings = [
         {
             "kind": finding.kind.value,
@@ -51,7 +49,7 @@ def check_dataset(catalog: Catalog, index: str | None, job: Job) -> dict[str, An
 
 
 def find_duplicates(catalog: Catalog, job: Job) -> dict[str, Any]:
-    """Images that look alike, by a perceptual hash of the first image of each sample; the work of a job."""
+    """Find similar images, by a perceptual hash of the first image of each sample; the work of a job."""
     catalog.wait(lambda: job.advance(0))
     count = min(_MOST_HASHED, len(catalog))
     job.advance(0, count)
@@ -68,8 +66,8 @@ def find_duplicates(catalog: Catalog, job: Job) -> dict[str, Any]:
         if found is not None:
             hashes[number] = found
     pairs = [
-        {"first": one, "second": two, "distance": distance}
-        for one, two, distance in near_pairs(hashes.items(), _MOST_PAIRS)
+        {"first": first, "second": second, "distance": distance}
+        for first, second, distance in near_pairs(hashes.items(), _MOST_PAIRS)
     ]
     return {"looked_at": count, "images": len(hashes), "failed": failed, "pairs": pairs}
 
@@ -84,7 +82,7 @@ def _hash_of(catalog: Catalog, number: int) -> int | None:
 
 
 def difference_hash(data: bytes) -> int:
-    """64 bits of an image: whether each of 8 x 8 places is brighter than its neighbour. Alike images, alike bits."""
+    """A hash of 64 bits that is close for similar images: whether each of 8 x 8 pixels is brighter than the next."""
     import io
 
     from PIL import Image
@@ -112,24 +110,22 @@ def near_pairs(hashes: Iterable[tuple[int, int]], most: int) -> list[tuple[int, 
     found: dict[tuple[int, int], int] = {}
     for entries in bands.values():
         # Many plain images share a band; only the first of them are compared.
-        for (one, left), (two, right) in combinations(entries[:_LARGEST_BAND], 2):
+        for (first, left), (second, right) in combinations(entries[:_LARGEST_BAND], 2):
             distance = (left ^ right).bit_count()
             if distance <= _DISTANCE:
-                found[one, two] = distance
-    pairs = [(one, two, distance) for (one, two), distance in found.items()]
+                found[first, second] = distance
+    pairs = [(first, second, distance) for (first, second), distance in found.items()]
     return sorted(pairs, key=lambda pair: (pair[2], pair[0], pair[1]))[:most]
 
 
 def compare(left: Catalog, right: Catalog, job: Job) -> dict[str, Any]:
-    """The differences of two datasets, compared by key; the work of a job."""
-    from webdataset.tools import diff
-
+    """Find the differences of two datasets, compared by key; the work of a job."""
     left.wait(lambda: job.advance(0))
     right.wait(lambda: job.advance(0))
     job.advance(0, len(left) + len(right))
     rows: list[dict[str, str | None]] = []
     count = 0
-    for difference in diff(left.urls, right.urls, advance=job.advance):
+    for difference in tools.diff(left.urls, right.urls, advance=job.advance):
         count += 1
         if len(rows) < _MOST_DIFFERENCES:
             field = None if difference.field is None else shown_text(difference.field)

@@ -1,4 +1,4 @@
-"""HTTP Range: parts of a field, straight from its offset in the shard, a megabyte at a time."""
+"""HTTP Range: parts of a field, read from its offset in the shard, a megabyte at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PORTION = 1 << 20
 
 
 class Part(NamedTuple):
-    """Bytes of a field, from `first` up to and without `stop`."""
+    """Bytes of a field, from `first` to before `stop`."""
 
     first: int
     stop: int
@@ -26,7 +26,7 @@ class NotSatisfiable(SpecError):
 
 
 def asked_part(header: str | None, size: int) -> Part | None:
-    """The part that a `Range` header asks for; None for the whole field.
+    """The part that a `Range` header requests; None for the whole field.
 
     >>> asked_part("bytes=2-3", 10), asked_part("bytes=-4", 10), asked_part("bytes=8-", 10), asked_part(None, 10)
     (Part(first=2, stop=4), Part(first=6, stop=10), Part(first=8, stop=10), None)
@@ -44,7 +44,7 @@ def asked_part(header: str | None, size: int) -> Part | None:
 
 
 def portions(source: ReadsRanges, offset: int, part: Part, ending: threading.Event) -> Iterator[bytes]:
-    """The bytes of a part, a portion at a time: a field may be larger than memory. The event gives it up."""
+    """The bytes of a part, a portion at a time: a field may be larger than memory. Setting the event cancels it."""
     for start in range(part.first, part.stop, _PORTION):
         with stores.abandonable(ending):
             data = source.read(offset + start, min(_PORTION, part.stop - start))

@@ -1,4 +1,4 @@
-"""What the model sees: items of the user's own pipeline, at any step, drawn several times."""
+"""Items of the user's own pipeline, as the model gets them, at any step, drawn several times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STORE = "store `json.dumps(dataset.state_dict())`"
 
 
 class ModelInput:
-    """A function that makes a pipeline, and what its pipelines yield.
+    """Items of the pipelines that a function makes.
 
     >>> model = ModelInput(lambda: [{"txt": "hello"}, {"txt": "again"}])
     >>> model.step(1)["draws"][0][0]["text"]
@@ -37,8 +37,8 @@ class ModelInput:
 
     Args:
         make: makes a new dataset, pipeline or loader.
-        checkpoint: what `state_dict` of one of them returned; steps count from there.
-        owned: whether what `make` returns is closed after each draw.
+        checkpoint: the `state_dict()` of one of them; steps count from there.
+        owned: whether the pipelines are closed after each draw.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ModelInput:
 
 
 def _seed(draw: int) -> None:
-    """Other random numbers for each draw, the same each time."""
+    """Seed the random generators with the number of a draw."""
     random.seed(draw)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(draw)
@@ -121,7 +121,7 @@ def _entry(name: str, value: Any) -> dict[str, Any]:
 
 
 def _pictures(arrays: Any) -> list[str]:
-    """Pictures as data addresses, as far as these are pictures."""
+    """The arrays that are pictures, as `data:` addresses."""
     found = []
     for array in arrays[:_MOST_PICTURES]:
         picture = array_picture(_as_array(array), _EDGE)
@@ -136,14 +136,14 @@ def _as_array(value: Any) -> Any:
 
     if hasattr(value, "detach") and hasattr(value, "cpu"):
         tensor = value.detach().cpu()
-        return (tensor if tensor.dtype.is_floating_point is False else tensor.float()).numpy()
+        return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
     if isinstance(value, np.ndarray) or (hasattr(value, "mode") and hasattr(value, "getbands")):
         return np.asarray(value)
     return None
 
 
 def read_checkpoint(path: str) -> Mapping[str, Any]:
-    """A checkpoint that was stored as JSON."""
+    """Read a checkpoint that was stored as JSON."""
     try:
         found = json.loads(Path(path).read_bytes())
     except (OSError, ValueError) as error:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from webdataset.errors import SpecError
+from webdataset.stores import Closing
 
 from ._model_input import ModelInput, shown_entries
 from ._view_server import ViewServer
 
 
-class Preview:
+class Preview(Closing):
     """A running viewer; a notebook shows it as a frame. `close()` ends it; it also ends with the process.
 
     Args:
@@ -37,18 +38,12 @@ class Preview:
         """End the server."""
         self._server.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def preview(data: Any, *, height: int = 640, index: str | None = None) -> Preview:
-    """Show shards, or what a dataset or loader yields, in a notebook.
+    """Show shards, or the items of a dataset or loader, in a notebook.
 
     Args:
-        data: shards in any form that `wds view` takes, or a dataset or loader, whose items are shown as the model sees
+        data: shards in any form that `wds view` takes, or a dataset or loader, whose items are shown as the model gets
             them.
         height: of the frame, in pixels.
         index: where indexes are kept; by default next to the shards.
@@ -73,7 +68,7 @@ def _shards_of(data: Any) -> list[str]:
 
 
 def sample_html(item: Mapping[str, Any] | Sequence[Any]) -> str:
-    """A sample or a batch as an HTML table: pictures of arrays, text of all else, everything escaped.
+    """A sample or a batch as an HTML table: arrays as pictures, other values as text, everything escaped.
 
     >>> sample_html({"txt": "<b>"})
     '<table><tr><th>txt</th><td><pre>&#x27;&lt;b&gt;&#x27;</pre></td></tr></table>'

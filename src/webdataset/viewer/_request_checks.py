@@ -1,4 +1,4 @@
-"""Who may ask: one table of rules that every request passes before anything else looks at it.
+"""Which requests are answered: checks that every request passes first.
 
 The server listens on the loopback interface, but every program and every web page on this machine can send requests
 there. So a request needs a cookie that only the page has. A token in the address is exchanged for it once. The name in
@@ -33,7 +33,7 @@ class Tokens:
     >>> tokens = Tokens()
     >>> token = tokens.new()
     >>> session = tokens.exchange(token)
-    >>> tokens.knows(session), tokens.exchange(token), tokens.knows("x")
+    >>> tokens.has_session(session), tokens.exchange(token), tokens.has_session("x")
     (True, None, False)
     """
 
@@ -43,7 +43,7 @@ class Tokens:
         self._lock = threading.Lock()
 
     def new(self) -> str:
-        """A token for one use."""
+        """A new token for one use."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._tokens.add(token)
@@ -52,7 +52,7 @@ class Tokens:
     def exchange(self, token: str) -> str | None:
         """A session for a token; None if the token is unknown or was used before."""
         with self._lock:
-            found = next((each for each in self._tokens if _equal(each, token)), None)
+            found = next((each for each in self._tokens if _is_equal(each, token)), None)
             if found is None:
                 return None
             self._tokens.remove(found)
@@ -60,22 +60,22 @@ class Tokens:
             self._sessions.add(session)
         return session
 
-    def knows(self, session: str) -> bool:
-        """Whether a session was handed out."""
+    def has_session(self, session: str) -> bool:
+        """Whether this is the secret of a session."""
         with self._lock:
-            return any(_equal(each, session) for each in self._sessions)
+            return any(_is_equal(each, session) for each in self._sessions)
 
 
-def _equal(one: str, other: str) -> bool:
+def _is_equal(one: str, other: str) -> bool:
     return secrets.compare_digest(one.encode(), other.encode("utf-8", "replace"))
 
 
 class CheckedApp:
-    """An application after the checks, with security headers on every answer.
+    """An application with checks before it, and with security headers on every answer.
 
     Args:
-        app: what answers requests that are allowed.
-        tokens: who is allowed.
+        app: the application that answers allowed requests.
+        tokens: the tokens and sessions that are allowed.
         port: where the server listens.
         embedded: whether notebooks on this machine may show the page in a frame.
     """
@@ -84,7 +84,7 @@ class CheckedApp:
         self._app, self._tokens, self._embedded = app, tokens, embedded
         self._hosts = {f"{name}:{port}" for name in _NAMES}
         self._origins = {f"http://{host}" for host in self._hosts}
-        self._cookie = f"wds_view_{port}"  # cookies do not know ports
+        self._cookie = f"wds_view_{port}"  # cookies are shared by all ports
         ancestors = "'self' http://localhost:* http://127.0.0.1:*" if embedded else "'none'"
         self._headers = [
             (b"content-security-policy", _POLICY.format(ancestors=ancestors).encode()),
@@ -116,7 +116,7 @@ class CheckedApp:
         refusal = self._refusal(request)
         if refusal is not None:
             return PlainTextResponse(refusal, 403)
-        is_known = self._tokens.knows(request.cookies.get(self._cookie, ""))
+        is_known = self._tokens.has_session(request.cookies.get(self._cookie, ""))
         token = request.query_params.get("token")
         if token and request.scope["path"] == "/" and request.method == "GET":
             return self._exchange(token, is_known=is_known)
@@ -125,7 +125,7 @@ class CheckedApp:
         return PlainTextResponse(_OTHER_SITES, 403) if self._is_foreign(request) else None
 
     def _refusal(self, request: Request) -> str | None:
-        """Why a request is refused whatever token it has."""
+        """Why a request is refused even with a valid token; None if it is not."""
         if request.method not in _METHODS:
             return f"The method {request.method} is refused: this server only shows data."
         if request.headers.get("host", "") not in self._hosts:

@@ -1,4 +1,4 @@
-"""The samples of one shard: through its index, or the first ones out of a stream where there is no random access."""
+"""The samples of one shard: by its index, or the first ones of a stream if there is no random access."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class IndexedShard:
         return self._reader.samples(list(numbers), fields)
 
     def opened(self, number: int, member: Member) -> tuple[ReadsRanges, int]:
-        """Where the bytes of a field can be read. The headers of the sample are compared with the index first."""
+        """(reader, offset) of the bytes of a field. The headers of the sample are compared with the index first."""
         smallest = min(self.members(number), key=lambda each: each.size)
         self._reader.samples([number], [smallest.field] if smallest.size < 65536 else [])
         with self._lock:
@@ -133,11 +133,11 @@ class StreamedShard:
         return [{name: data for name, data in items if name in wanted} for items in chosen]
 
     def opened(self, number: int, member: Member) -> tuple[ReadsRanges, int]:
-        """Where the bytes of a field can be read."""
+        """(reader, offset) of the bytes of a field."""
         return _Held(self._samples[number][member.field]), 0
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 ShardView = IndexedShard | StreamedShard

@@ -1,4 +1,4 @@
-"""Pictures of a bounded size out of anything: images, the first frame of a film, arrays. Bombs are errors."""
+"""Pictures of a bounded size from images, the first frame of a video, and arrays. Decompression bombs are errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def undecodable(what: str) -> DecodingError:
 
 @contextmanager
 def decoding(what: str) -> Iterator[None]:
-    """Whatever a decoder raises about bad data becomes one error.
+    """Turn every exception of a decoder inside the block into one error.
 
     >>> with decoding("the image"):
     ...     raise SyntaxError("broken chunk")
@@ -70,17 +70,17 @@ def shrink_image(data: bytes, edge: int) -> tuple[bytes, str]:
 
 
 def checked_image(data: bytes) -> bytes:
-    """The bytes of an image that a browser may decode: not more pixels than we would."""
+    """The bytes of an image that a browser may decode; an error if it has too many pixels."""
     image_size(data)
     return data
 
 
 def first_frame(file: SeekableRange, edge: int) -> tuple[bytes, str]:
-    """The first frame of a film; only the parts of the file that it needs are read."""
+    """The first frame of a video; only the parts of the file that it needs are read."""
     with decoding("the film"), open_media(io.BufferedReader(file, 1 << 18), "to show films") as container:
         stream = container.streams.video[0]
         if stream.width * stream.height > MOST_PIXELS:
-            raise _bomb(stream.width, stream.height)
+            raise _too_many_pixels(stream.width, stream.height)
         for tried, frame in enumerate(container.decode(stream)):
             if frame.width or tried > _FRAMES_TRIED:
                 return _encoded(frame.to_image(), edge)
@@ -102,7 +102,7 @@ def array_picture(array: Any, edge: int) -> tuple[bytes, str] | None:
 
 
 def as_pixels(array: Any) -> Any:
-    """An array as bytes of pixels: channels last, the range of its values spread over 0 to 255; None if it is none."""
+    """An array as pixels: channels last, its values scaled to 0 to 255; None if it cannot be an image."""
     import numpy as np
 
     if array.ndim == 3 and array.shape[0] in {1, 3, 4} and array.shape[2] not in {1, 3, 4}:
@@ -140,7 +140,7 @@ def _encoded(image: Any, edge: int, *, lossless: bool = False) -> tuple[bytes, s
 def _opened(data: bytes) -> Any:
     pil = _pil()
     with decoding("the image"), _quiet, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # our own limit follows
+        warnings.simplefilter("ignore")  # the limit below replaces Pillow's
         try:
             image = open_image(data)
         except pil.DecompressionBombError as error:
@@ -150,11 +150,11 @@ def _opened(data: bytes) -> Any:
             raise undecodable("this is not an image, or of an unknown format") from error
     if image.width * image.height > MOST_PIXELS:
         image.close()
-        raise _bomb(image.width, image.height)
+        raise _too_many_pixels(image.width, image.height)
     return image
 
 
-def _bomb(width: int, height: int) -> FormatError:
+def _too_many_pixels(width: int, height: int) -> FormatError:
     return FormatError(
         f"the image has {width:,} x {height:,} pixels and is not decoded: {MOST_PIXELS:,} are the limit",
         hint="download it instead",

@@ -1,4 +1,4 @@
-"""The server: a socket on the loopback interface, the page, the endpoints, and an end."""
+"""The server of the page and the endpoints, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
 }
-_LOOK_EVERY = 0.25
+_CHECK_EVERY = 0.25
 
 
 class ViewServer:
@@ -34,7 +34,7 @@ class ViewServer:
         port: where to listen; 0 takes a free one.
         index: where indexes are kept; by default next to the shards.
         compare: another version of the dataset.
-        model: what the model sees.
+        model: the items of the user's pipeline.
         embedded: whether notebooks on this machine may show the page in a frame.
     """
 
@@ -91,7 +91,7 @@ class ViewServer:
 
     @property
     def idle_seconds(self) -> float:
-        """For how long no request has come."""
+        """The seconds since the last request."""
         return time.monotonic() - self._last_request
 
     def start(self) -> Self:
@@ -103,10 +103,10 @@ class ViewServer:
     def join(self, until: Callable[[], bool] = lambda: False) -> None:
         """Wait until the server ends, or until a condition holds."""
         while self._thread is not None and self._thread.is_alive() and not until():
-            self._thread.join(_LOOK_EVERY)
+            self._thread.join(_CHECK_EVERY)
 
     def close(self) -> None:
-        """End the server, the jobs and the threads; remove temporary files. What waits for a store is given up."""
+        """End the server, the jobs and the threads; remove temporary files. Waits for a store are cancelled."""
         self._ending.set()
         self._server.should_exit = True
         if self._thread is not None:
@@ -139,7 +139,7 @@ class ViewServer:
 
         from ._endpoints import Endpoints
 
-        # Read once: a request can name nothing but these files.
+        # Read once: requests can name these files only.
         files = {f"/{path.name}": (path.read_bytes(), _TYPES[path.suffix]) for path in _PAGE.iterdir()}
         files["/"] = files["/index.html"]
 

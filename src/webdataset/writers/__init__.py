@@ -5,7 +5,7 @@ is encoded (`codecs`), what a header looks like (`tar`), or how a store publishe
 
 * `_shard_writer`      a series of archives: numbers, limits, what happens after each
 * `_tar_writer`        one archive: fields in order, offsets, abort
-* `_writer_lock`       one live writer per local archive
+* `_writer_lock`       one writer at a time for a local archive
 * `_earlier_run`       shards of an earlier, longer run under the same pattern
 * `_shard_record`      index, size and checksum, recorded while writing
 * `_check_names`       which keys and fields are read as they were written

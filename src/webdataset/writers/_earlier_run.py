@@ -1,4 +1,4 @@
-"""Shards that an earlier run wrote under the same pattern: a shorter run must not leave them beside its own."""
+"""Shards that an earlier run wrote with the same pattern: after a shorter run they must not be left after its own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EarlierRun:
         return [self._pattern % number for number in old if self._version(number) == self._versions[number]]
 
     def refuse_or_remove(self, stop: int, index: str | None, *, overwrite: bool) -> None:
-        """Called after the last shard was published."""
+        """Remove the shards of the earlier run that are left, or raise an error about them, after the last shard."""
         left = self.left_after(stop)
         if not left:
             return
@@ -63,7 +63,7 @@ class EarlierRun:
         name = self._pattern % number
         if scheme_of(name) in {"pipe", "-"} or name == "-":
             return None
-        with suppress(WebDatasetError):  # not there, or the store cannot tell
+        with suppress(WebDatasetError):  # it does not exist, or the store does not support this
             found = stat(name)
             return f"{found.etag} {found.size} {found.mtime}"
         return None

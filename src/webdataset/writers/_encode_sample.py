@@ -88,7 +88,7 @@ def _each_field(encode: Callable[[str, Any], Any]) -> Callable[[Sample], Sample]
 
 
 def _extension(field: str) -> str:
-    """The part of a field name that tells its format: `seg.jpg.gz` is a `jpg`."""
+    """Return the part of a field name that is its format: `seg.jpg.gz` is a `jpg`."""
     for suffix in _COMPRESSED:
         field = field.removesuffix(suffix)
     return field.rpartition(".")[2].lower()

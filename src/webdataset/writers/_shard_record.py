@@ -81,7 +81,7 @@ class Records:
 
     def __init__(self, pattern: str, index: Any, description: str | os.PathLike[str] | None) -> None:
         self.location, self._indexed = index_location(index)
-        self._description = None if description is None else os.fspath(description)
+        self._description = None if description is None else stores.as_address(description)
         self._entries: list[ShardEntry] = []
         if self._indexed:
             index_url(pattern, self.location)  # refuses a location that cannot hold an index
@@ -96,14 +96,14 @@ class Records:
         return Record(described=described) if self._indexed or described else None
 
     def keep(self, record: Record, url: str) -> None:
-        """An archive has been published: store its index, and remember it for the description."""
+        """Store the index of an archive that was published, and add the archive to the description."""
         if self._indexed:
             save_index(record.index, url, self.location)
         if self._description is not None:
             self._entries.append(record.entry(seen_from(self._description, url)))
 
     def close(self) -> None:
-        """All archives have been published: store their description, whole or not at all."""
+        """Store the description of all archives that were published, completely or not at all."""
         if self._description is not None and self._entries:
             stores.write_bytes(self._description, write_description(Description(self._entries)))
 
@@ -118,4 +118,4 @@ def index_location(index: Any) -> tuple[str | None, bool]:
         return None, bool(index)
     if not isinstance(index, str | os.PathLike):
         raise SpecError(f"index={index!r}: expected True (next to the shard), a directory or a URL")
-    return str(os.fspath(index)), True
+    return stores.as_address(index), True

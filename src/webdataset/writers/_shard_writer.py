@@ -12,7 +12,7 @@ from webdataset.arguments import is_number, require_callable_or_none, require_co
 from webdataset.describe import refuse_unknown
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
-from webdataset.stores import close_or_abort
+from webdataset.stores import as_address, close_or_abort
 
 from ._earlier_run import EarlierRun
 from ._shard_record import Record, Records
@@ -199,9 +199,7 @@ class ShardWriter:
 
 def _checked_pattern(pattern: Any) -> str:
     try:
-        text = os.fspath(pattern)
-        if not isinstance(text, str):
-            raise TypeError("it is not text")
+        text = as_address(pattern)
         if text % 0 == text % 1:
             raise ValueError("all shards would have the same name")
     except (TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from webdataset.errors import SpecError, StoreError, Where
 from webdataset.redact import redacted
-from webdataset.stores import open_write
+from webdataset.stores import as_address, open_write
 
 from ._compress_archive import find_compression, open_compressor
 from ._writer_lock import WriterLock
@@ -39,7 +39,7 @@ class Sink:
     state = "new"
 
     def __init__(self, target: Any, compress: bool | str | None) -> None:
-        named = os.fspath(target) if isinstance(target, os.PathLike) else target
+        named: Any = as_address(target) if isinstance(target, os.PathLike) else target
         self.owned = isinstance(named, str)
         if not self.owned and not callable(getattr(named, "write", None)):
             raise SpecError(f"{target!r} cannot be written to", hint="give a path, a URL or a binary stream")
@@ -97,7 +97,7 @@ class Sink:
         self._blocks.clear()
         if self.owned:
             try:
-                # What cannot be renamed into place, a named pipe for example, cannot be taken back either.
+                # A target without `abort`, such as a named pipe, is only closed: its bytes were sent already.
                 getattr(self.stream, "abort", self.stream.close)()
             finally:
                 self._lock.release()
@@ -110,7 +110,7 @@ class Sink:
             self.abort()
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """After a failure half a block may have been written, so the archive cannot be continued."""
+        """Run an action; discard the archive if it fails: a part of a block may have been written."""
         try:
             action()
         except BaseException as error:

@@ -154,7 +154,7 @@ class TarWriter:
             save_index(self._record.index, str(self._sink.name), self._location)
 
     def take_notes(self, record: Record) -> None:
-        """Tell `record` about every sample and every byte."""
+        """Pass every sample and every byte to `record`."""
         self._record = record
         if record.described:
             self._sink.watch = record.see

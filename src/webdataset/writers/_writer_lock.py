@@ -1,4 +1,4 @@
-"""One live writer per local archive: a lock file beside it, for as long as it is written."""
+"""One writer at a time for a local archive: a lock file next to it, while it is written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.errors import StoreError, Where
-from webdataset.stores import is_local, lock_file, remove_lock
+from webdataset.stores import hidden_name, is_local, lock_file, remove_lock
 
 
 class WriterLock:
@@ -56,5 +56,5 @@ def _file_to_lock(url: str) -> str | None:
     with suppress(OSError):  # opening the archive says so
         target = Path(path).resolve()
         if (os.path.isfile(target) or not os.path.exists(target)) and os.path.isdir(target.parent):
-            return str(target.with_name(f".{target.name[:200]}.lock"))
+            return str(target.with_name(f"{hidden_name(target.name)}.lock"))
     return None

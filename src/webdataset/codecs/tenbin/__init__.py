@@ -5,8 +5,8 @@
     header = int64 words: dtype code, info (each 8 ASCII bytes, padded with NUL), ndim, dim 0, dim 1, …
 
 All integers are little-endian, data is in C order. `bool` (b1) and `bfloat16` (bf16) extend the public table;
-bfloat16 arrays are torch tensors, because NumPy has no such type. In come arrays or bytes, out come the other; nothing
-here knows of samples. This package is `webdataset.tenbin`.
+bfloat16 arrays are torch tensors, because NumPy has no such type. In: arrays or bytes. Out: the other of the two. This
+package does not know samples. It is `webdataset.tenbin`.
 
     _array_header  one array: type code, header, bytes      _chunks  several arrays in parts or in one buffer
     _files         arrays in streams and files

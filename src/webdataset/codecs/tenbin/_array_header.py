@@ -91,7 +91,7 @@ def _raw(a: Any) -> tuple[np.ndarray[Any, Any], str]:
 
 
 def check_acceptable_input_type(data: Iterable[Any], allow64: bool) -> None:
-    """Refuse arrays of a type that tenbin does not know, or of 64 bits when those are not wanted.
+    """Refuse arrays of a type without a tenbin code, or of 64 bits unless they are allowed.
 
     >>> check_acceptable_input_type([np.zeros(3)], allow64=False)
     Traceback (most recent call last):
@@ -118,7 +118,7 @@ def encode_header(a: Array, info: str = "") -> bytes:
 
 
 def decode_header(h: Buffer) -> tuple[tuple[int, ...], np.dtype[Any], str]:
-    """Shape, dtype and info of a header. bfloat16 is reported as the two-byte integer that carries it.
+    """Shape, dtype and info of a header. For bfloat16, the dtype is the two-byte integer in which it is stored.
 
     >>> decode_header(encode_header(np.zeros((2, 3), "f4"), "x"))
     ((2, 3), dtype('float32'), 'x')
@@ -146,7 +146,7 @@ def _parse_header(h: Buffer) -> tuple[tuple[int, ...], str, str]:
 
 
 def build_array(header: Buffer, data: Buffer) -> tuple[Array, str]:
-    """The array of a header and its data: a copy of its own."""
+    """The array of a header and its data, as a copy."""
     shape, code, info = _parse_header(header)
     dtype, view = _dtype(code), memoryview(data).cast("B")
     if math.prod(shape) * dtype.itemsize != view.nbytes:

@@ -1,0 +1,46 @@
+"""A join of datasets as a stage: each of them is told its epoch by the pipeline around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from webdataset.errors import StateError
+from webdataset.flow import Json, Pass, Resumable
+from webdataset.stages import JoinColumns
+
+from ._nested import NestedProgress, PartsProgress
+
+
+class JoinProgress(PartsProgress):
+    """Where the datasets began; what was joined since is read again."""
+
+    def save(self) -> Json:
+        """Not in the middle of a pass: the join may hold samples of one dataset that another one lacks."""
+        raise StateError("a join is read again up to where it was")
+
+
+@dataclass(frozen=True)
+class Joined(Resumable):
+    """The samples of a join."""
+
+    join: JoinColumns
+    nested: type[Any]  # what makes a dataset of any other iterable
+
+    @cached_property
+    def datasets(self) -> list[Any]:
+        """What is joined."""
+        return [each if isinstance(each, self.nested) else self.nested(each) for each in self.join.sources]
+
+    def start(self, during: Pass) -> JoinProgress:
+        """The epochs of the datasets have the number of the pass."""
+        return JoinProgress([NestedProgress(dataset, during) for dataset in self.datasets])
+
+    def run(self, items: Iterator[Any], at: JoinProgress, /) -> Iterator[Any]:
+        """Join the epochs."""
+        try:
+            yield from self.join.of_streams([part.open() for part in at.parts])
+        finally:
+            at.end_pass()
