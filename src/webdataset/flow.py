@@ -15,9 +15,7 @@ So a fresh start is a resume from an empty progress, the state of a pipeline is 
 and no stage refers to another. A buffer saves the *origins* of its items, never the items: `Progress.origin` is where
 the item that was yielded last came from, and a `Source` can read an item again by its origin.
 
-By convention `at` is the progress of the stage, and `during` the pass.
-
-This file does not use tar, torch or threads.
+By convention `at` is the progress of the stage, and `during` the pass. This file does not use tar, torch or threads.
 """
 
 from __future__ import annotations
@@ -48,8 +46,7 @@ class _Drop:
     def __repr__(self) -> str:
         return "DROP"
 
-    def __reduce__(self) -> str:
-        return "DROP"
+    __reduce__ = __repr__
 
 
 DROP: Final = _Drop()
@@ -100,8 +97,7 @@ class Drawn(Address):
     >>> Drawn("a.tar", 7), Drawn("a.tar", 7).draw
     ('a.tar', 7)
 
-    It is an address like any other, also as `__url__` of samples; but random choices for a sample are different each
-    time the sample comes.
+    It is an address like any other, also as `__url__`; but random choices for a sample are different each time.
     """
 
     __slots__ = ("draw",)
@@ -152,12 +148,8 @@ def digest(*parts: int | str) -> int:
 class Pass:
     """One pass over the data: everything that may decide an order.
 
-    Attributes:
-        seed: of the pipeline.
-        epoch: the number of the pass.
-        world: the rank and worker of this process.
-        stage: the number of the stage, which makes the random choices of equal stages different.
-        origins: whether a later stage holds items, and saves their origins.
+    `stage`, its number, makes the random choices of equal stages different. `origins` is whether a later stage holds
+    items, and saves their origins.
 
     >>> Pass(seed=1, epoch=2).rng().random() == Pass(seed=1, epoch=2).rng().random()
     True
@@ -302,8 +294,6 @@ class Progress:
 def count_in(saved: Json) -> int:
     """Return a count from a checkpoint; anything else is a ValueError, which `well_formed` turns into a StateError.
 
-    >>> count_in(3)
-    3
     >>> count_in(-1)
     Traceback (most recent call last):
     ValueError: expected a count, got -1
@@ -340,19 +330,13 @@ def _no_recall(origin: Json) -> Any:
 
 
 class Resumable(ABC):
-    """A stage that can go on from the middle: `run(items, start(during))` is the fresh start.
+    """A stage that can go on from the middle: `run(items, start(during))` is the fresh start."""
 
-    Attributes:
-        splits: whether it yields only this process's part of the items.
-        draws: whether it chooses items at random; before a stage that splits, all processes must choose the same.
-        cuts: whether it may end before its input does.
-        keeps_count: whether it yields as many items as it takes.
-    """
-
-    splits: ClassVar[bool] = False
-    draws: ClassVar[bool] = False
-    cuts: ClassVar[bool] = False
-    keeps_count: ClassVar[bool] = False
+    splits: ClassVar[bool] = False  # whether it yields only this process's part of the items
+    draws: ClassVar[bool] = False  # whether it chooses items at random: before a split, all processes choose the same
+    cuts: ClassVar[bool] = False  # whether it may end before its input does
+    keeps_count: ClassVar[bool] = False  # whether it yields as many items as it takes
+    planned: ClassVar[str | None] = None  # "samples" or "batches": its part of these, in a computed order
 
     @property
     def carries(self) -> bool:
@@ -382,8 +366,7 @@ class Resumable(ABC):
     def again(self, origin: Json, recall: Recall) -> Any:
         """Make the item that was yielded with this origin once more; `recall` returns items as this stage takes them.
 
-        A stage that yields the items that it takes, in any order, needs no method of its own; one that makes new items,
-        such as batches, has one.
+        Only a stage that makes new items, such as batches, needs a method of its own.
         """
         return recall(origin)
 
@@ -393,12 +376,7 @@ class Resumable(ABC):
 
 
 class Source(Resumable):
-    """A resumable stage whose items have origins that it can read again.
-
-    One that reads this process's part of a computed order says of what: `planned` is "samples" or "batches".
-    """
-
-    planned: ClassVar[str | None] = None
+    """A resumable stage whose items have origins that it can read again."""
 
     @abstractmethod
     def recall(self, origin: Json) -> Any:

@@ -72,14 +72,15 @@ def test_a_wrong_verb_names_the_closest():
     assert "--help" in invoke("zzz", code=2).output
 
 
-HEAVY = ["torch", "numpy", "PIL", "tqdm", "webdataset.tools", "webdataset.pipeline"]
+# `webdataset.tools` itself loads its modules when they are used.
+HEAVY = ("torch", "numpy", "PIL", "tqdm", "webdataset.tools._", "webdataset.pipeline")
 
 
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\nfrom webdataset.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
-        f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
+        f"print([m for m in sys.modules if m.startswith({HEAVY})], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"

@@ -23,13 +23,13 @@ STOP = wds.ignore_and_stop
 
 @pytest.fixture(autouse=True)
 def on_threads_at_once(monkeypatch):
-    begin = ThreadChoice._begin
+    begin = ThreadChoice._reset
 
     def begin_on_threads(choice):
         begin(choice)
         choice.threads = choice._pool
 
-    monkeypatch.setattr(ThreadChoice, "_begin", begin_on_threads)
+    monkeypatch.setattr(ThreadChoice, "_reset", begin_on_threads)
 
 
 def same(sample):

@@ -16,6 +16,7 @@ def store(tmp_path, monkeypatch):
     for name in "ab":
         (tmp_path / name).write_text(name)
     monkeypatch.chdir(tmp_path)
+    _broker.close_brokers()  # an idle one of another test has another working directory
     yield _broker.BrokeredStore()
     _broker.close_brokers()
 

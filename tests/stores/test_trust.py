@@ -208,6 +208,18 @@ def from_a_source_url(scene, text):
     return first(read_description("d.json").urls)
 
 
+def from_a_join(scene, text):
+    part = {"shardlist": [{"url": text, "nsamples": 1}]}
+    (scene.data / "d.json").write_bytes(description_of("a.tar", join=[part]))
+    return first(read_description("d.json").further(part["shardlist"]).urls)
+
+
+def from_a_remote_join(scene, text):
+    part = {"shardlist": [{"url": text, "nsamples": 1}]}
+    scene.pages["/d.json"] = description_of("a.tar", join=[part])
+    return first(read_description(scene.server.url("d.json")).further(part["shardlist"]).urls)
+
+
 def from_a_yaml_spec(scene, text):
     pytest.importorskip("yaml")
     (scene.data / "s.yaml").write_text(json.dumps({"datasets": [{"shards": [text]}]}))
@@ -541,3 +553,31 @@ def test_a_description_or_listing_that_data_names_gets_no_more_than_the_data(sce
         assert not may_send_credentials(url) and is_from_data(url)
     (own,) = read_description(scene.server.url("d.json")).urls
     assert may_send_credentials(own)
+
+
+@pytest.mark.parametrize("make", [wds.WebDataset, wds.IndexedDataset])
+def test_joined_shards_of_a_description_are_no_more_trusted_than_its_own(scene, monkeypatch, make):
+    """Neither files elsewhere, nor the credentials for another host."""
+    secret = make_shard(scene.secret, [{"__key__": "0", "txt": "SECRET"}])
+    make_shard(scene.data / "a.tar", [{"__key__": "0", "cls": 1}])
+    for text in (secret, f"file:{secret}", "../secret.tar"):
+        (scene.data / "d.json").write_bytes(
+            description_of("a.tar", join=[{"shardlist": [{"url": text, "nsamples": 1}]}])
+        )
+        with pytest.raises(UnsafeContent):
+            list(make("d.json"))
+    seen = []
+
+    def note(handler):
+        seen.append(handler.headers.get("Authorization"))
+        send_object(handler, scene.secret.read_bytes()) if "secret.tar" in handler.path else answer(handler, 404)
+
+    (scene.data / "netrc").write_text("machine 127.0.0.1 login me password secret")
+    (scene.data / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(scene.data / "netrc"))
+    with LoopbackServer(note) as other:
+        part = {"shardlist": [{"url": other.url("secret.tar"), "nsamples": 1}]}
+        (scene.data / "d.json").write_bytes(description_of("a.tar", join=[part]))
+        assert [sample["txt"] for sample in make("d.json")] == [b"SECRET"]
+        stores.close_connections()
+    assert seen and set(seen) == {None}

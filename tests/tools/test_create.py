@@ -137,6 +137,30 @@ def test_a_table_from_a_server_reads_no_file_of_this_machine(here, monkeypatch):
         stores.close_connections()
 
 
+def test_a_recipe_from_a_server_runs_nothing_and_reads_no_file_of_this_machine(here):
+    """One of this machine does, and may run commands."""
+    (here / "private").write_text("private")
+    with LoopbackServer(lambda handler: send_object(handler, recipe)) as server:
+        for source in (
+            "pipe:touch marker",
+            "PIPE:touch marker",
+            "private",
+            f"{here}/private",
+            f"file:{here}/private",
+            "-",
+        ):
+            recipe = f"a.txt {source}\n".encode()
+            with pytest.raises(UnsafeContent):
+                create(server.url("recipe.txt"), "out.tar")
+        recipe = b"a.txt text:hello\n"
+        create(server.url("recipe.txt"), "out.tar")
+        stores.close_connections()
+    assert read("out.tar") == {"a": {"txt": b"hello"}} and not (here / "marker").exists()
+    (here / "recipe.txt").write_bytes(b"a.txt pipe:printf hello\n")
+    create("recipe.txt", "own.tar")
+    assert read("own.tar") == read("out.tar")
+
+
 def test_jsonl_values(here):
     (here / "t.jsonl").write_text('{"json": {"a": [1]}, "txt": null, "x": true}\n')
     create("t.jsonl", "out.tar", making=Making(key="row-{record:02d}"))

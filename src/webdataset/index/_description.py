@@ -80,6 +80,7 @@ class Description:
     info: str | None = None
     base: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    document: _Document | None = field(default=None, repr=False, compare=False)  # what it was read from
 
     def __post_init__(self) -> None:
         if not self.shards:
@@ -99,6 +100,11 @@ class Description:
     def counts(self) -> list[int]:
         """The number of samples of each shard."""
         return [shard.nsamples for shard in self.shards]
+
+    def further(self, shardlist: Any) -> Description:
+        """Another list of shards that the description contains: its addresses are no more trusted than the others."""
+        document = self.document or _Document("the description", "", Birth.MAPPING, "")
+        return _parse({"wids_version": 1, "shardlist": shardlist}, document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +270,7 @@ def _parse(content: Any, document: _Document, *, nested: bool = False) -> Descri
         info=content.get("info"),
         base=content.get("base"),
         extra={key: value for key, value in content.items() if key not in known},
+        document=document,
     )
 
 

@@ -107,7 +107,7 @@ def _joins(urls: Any) -> list[Callable[[Any], Any]]:
     """Return the functions that add the fields of other shards, if a description names some."""
     if not is_description(urls):
         return []
-    stages = described_joins(read_description(urls), str(urls).rpartition("/")[0])
+    stages = described_joins(read_description(urls))
     if not all(isinstance(stage, JoinFields) for stage in stages):
         raise SpecError(
             f"{urls} leaves out samples that are missing in the joined shards, so its samples have no fixed numbers",

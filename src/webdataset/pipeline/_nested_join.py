@@ -1,4 +1,4 @@
-"""A join of datasets as a stage: each of them is told its epoch by the pipeline around it."""
+"""A join of datasets as a stage: the pipeline around it sets the epoch of each."""
 
 from __future__ import annotations
 

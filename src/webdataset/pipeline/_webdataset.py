@@ -246,7 +246,7 @@ def _joins(urls: Any, *, copy: bool) -> list[Any]:
     from webdataset.index import read_description
     from webdataset.plan import described_joins
 
-    return described_joins(read_description(urls), str(urls).rpartition("/")[0], copy=copy)
+    return described_joins(read_description(urls), copy=copy)
 
 
 def shard_source(urls: Any, *, resampled: bool, seed: int) -> Any:

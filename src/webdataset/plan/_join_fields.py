@@ -13,7 +13,7 @@ from webdataset.arguments import require_choice
 from webdataset.describe import Described
 from webdataset.errors import FormatError, Where
 from webdataset.flow import Pass, PerItem, digest
-from webdataset.index import Description, IndexedShards, read_description
+from webdataset.index import Description, IndexedShards
 from webdataset.stages import Select
 
 MISSING = ("error", "keep", "drop")
@@ -139,15 +139,15 @@ def join_stages(
     return [Select(samples.__contains__), join] if missing == "drop" else [join]
 
 
-def described_joins(description: Description, base: str | None, *, copy: bool = True) -> list[PerItem]:
+def described_joins(description: Description, *, copy: bool = True) -> list[PerItem]:
     """Return the stages that add what a description joins to its shards.
 
-    >>> described_joins(read_description({"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 1}]}), None)
+    >>> from webdataset.index import read_description
+    >>> described_joins(read_description({"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 1}]}))
     []
 
     Args:
         description: as `read_description` gives it.
-        base: the folder of relative addresses of joined shards.
         copy: as for `IndexedShards`.
     """
     listed = description.extra.get(JOIN, [])
@@ -156,7 +156,7 @@ def described_joins(description: Description, base: str | None, *, copy: bool = 
             stage
             for part in listed
             for stage in join_stages(
-                IndexedShards(read_description({"wids_version": 1, "shardlist": part["shardlist"]}, base), copy=copy),
+                IndexedShards(description.further(part["shardlist"]), copy=copy),
                 part.get("fields"),
                 part.get("missing", "error"),
                 replace=part.get("replace") is True,

@@ -25,6 +25,7 @@ written appears at its address complete or not at all.
     _fsspec             every other scheme
     _user_opener        a user's own opener
     _lock_file          locks between processes
+    _temporary_folder   a folder that does not stay, even if its process is killed
     _system_errors      errors of the operating system, as typed errors
     _request, _connection_pool, _timely_headers, _auth, _index_page    used by the HTTP stores
     _read_ahead         opens and reads the next shards while the current one is used
@@ -68,6 +69,7 @@ from ._same_object import BytesRead, is_strong
 from ._standard_streams import StandardStore
 from ._store import Stat, Store, read_document, read_fully, skip
 from ._system_errors import system_errors
+from ._temporary_folder import TemporaryFolder
 from ._upload import Closing, SpooledUpload, Upload, close_or_abort
 
 __all__ = [
@@ -91,6 +93,7 @@ __all__ = [
     "Stat",
     "Store",
     "Stream",
+    "TemporaryFolder",
     "Upload",
     "abandonable",
     "as_address",

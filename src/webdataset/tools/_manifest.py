@@ -52,7 +52,7 @@ def read_manifest(
     reading = {"jsonl": _read_jsonl, "parquet": _read_parquet}.get(kind)
     rows = reading(url) if reading is not None else _read_csv(url, kind, columns)
     for record, (place, row) in enumerate(rows):
-        yield _entry(row, place, key.format(record=record), partial(_file, table=url, folder=folder))
+        yield _entry(row, place, key.format(record=record), partial(file_in_table, table=url, folder=folder))
 
 
 def _check_key(key: str) -> None:
@@ -85,7 +85,7 @@ def _entry(row: Mapping[str, Any], place: str, key: str, file: Callable[[str], S
     return Entry(key, fields, place)
 
 
-def _file(text: str, *, table: str, folder: str | None) -> Source:
+def file_in_table(text: str, *, table: str, folder: str | None) -> Source:
     """The file that a table names; with `folder`, a table on this machine may name any file of this machine."""
     is_local = table == "-" or stores.scheme_of(table) in {"", "file", "pipe"}
     is_path = folder is not None and stores.scheme_of(text) in {"", "file"}

@@ -9,6 +9,7 @@ from webdataset import stores
 from webdataset.errors import FormatError, Where
 from webdataset.names import split_name
 
+from ._manifest import file_in_table
 from ._sample_sources import Entry, LocalFile, Source, StoredFile, group_entries
 
 
@@ -22,7 +23,8 @@ def read_recipe(url: str, folder: str | None = None, separator: str | None = Non
 
     Each line is the name of a member, blanks, and its source: `text:` and the text itself, `pipe:` and a command,
     `file:`, a path, or any URL. A source may contain blanks; a name with blanks is quoted. Empty lines and lines that
-    begin with `#` are left out. The commands run, so a recipe must come from a person you trust.
+    begin with `#` are left out. The commands run, so a recipe must come from a person you trust. One from a server
+    is data: it may name what a table from there may name, and no commands.
 
     Args:
         url: the recipe; `-` is standard input.
@@ -44,7 +46,7 @@ def _members(url: str, folder: str | None, separator: str | None) -> Iterator[tu
             raise FormatError(
                 f"{name!r} cannot be the name of a sample's file", Where(shard=place), hint="write key.extension source"
             )
-        yield key, field, _source(source, folder), place
+        yield key, field, _source(source, folder, url), place
 
 
 def _decoded(raw: bytes, place: str) -> str:
@@ -78,9 +80,11 @@ def _split_line(line: str, separator: str | None, place: str) -> tuple[str, str]
     return name, source
 
 
-def _source(text: str, folder: str | None) -> Source:
+def _source(text: str, folder: str | None, recipe: str) -> Source:
     if text.startswith("text:"):
         return text.removeprefix("text:").encode()
+    if recipe != "-" and stores.scheme_of(recipe) not in {"", "file", "pipe", "memory"}:
+        return file_in_table(text, table=recipe, folder=folder)
     path = stores.is_local(text)
     if path is None:
         return StoredFile(text)

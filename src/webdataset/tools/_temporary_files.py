@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
 
 from webdataset import stores
-
-_NAME = "wds"
 
 
 @contextmanager
@@ -23,23 +18,11 @@ def scratch_folder(folder: str | None = None) -> Iterator[Path]:
     ...     place.is_dir()
     True
     """
-    place, prefix = folder or tempfile.gettempdir(), stores.temporary_prefix(_NAME)
-    _sweep(place)
-    with stores.system_errors(place):
-        temporary = tempfile.TemporaryDirectory(".part", prefix, place, ignore_cleanup_errors=True)
-        lock = stores.lock_folder(temporary.name)
+    temporary = stores.TemporaryFolder(folder)
     try:
         yield Path(temporary.name)
     finally:
-        os.close(lock)
-        with suppress(OSError):  # of a disk that is gone: the error to report is the one before
-            temporary.cleanup()
-
-
-@cache
-def _sweep(place: str) -> None:
-    """Remove what killed processes left there, once in each process."""
-    stores.sweep_folder(place, {_NAME})
+        temporary.close()
 
 
 def write_scratch(path: Path, data: bytes) -> None:

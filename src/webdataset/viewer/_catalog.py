@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
@@ -82,7 +81,7 @@ class Catalog(stores.Closing):
         else:
             self.urls = [url for spec in given for url in _expanded(spec)]
             self._counts = [None] * len(self.urls)
-        self._learned = tempfile.TemporaryDirectory(prefix="wds-view-")
+        self._learned = stores.TemporaryFolder()
         self._todo = iter([shard for shard, count in enumerate(self._counts) if count is None])
         self._count_starts()
         self._threads = [
@@ -176,7 +175,7 @@ class Catalog(stores.Closing):
                 view.close()
             self._views.clear()
             self._streamed.clear()
-        self._learned.cleanup()
+        self._learned.close()
 
     def _index(self, shard: int) -> ShardIndex:
         url = self.urls[shard]
