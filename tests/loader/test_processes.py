@@ -1,9 +1,11 @@
 import contextlib
+import copy
 import gc
 import itertools
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 from itertools import islice
 from pathlib import Path
@@ -92,6 +94,14 @@ def test_two_iterations_at_once_do_not_share_workers(persistent, again):
     assert [*found, plain(other)] == expected
     loader.close()
     other.close()
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
+def test_a_copy_of_a_loader_whose_workers_live_starts_its_own(again):
+    loader = processes(batches(), 2, persistent_workers=True)
+    list(loader)
+    other = again(loader)
+    assert plain(other) == plain(loader)
 
 
 def test_another_number_of_workers_is_refused_with_a_sentence():
@@ -218,7 +228,6 @@ def test_without_shared_memory_batches_travel_through_the_pipe():
 def test_tensors_of_every_kind_travel(dtype):
     from webdataset.loader._transfer import pack
     from webdataset.loader._shared_memory import Blocks
-    import pickle
 
     tensor = torch.arange(60_000).reshape(200, 300).to(dtype)
     values = {

@@ -11,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.golden.pipelines import keys_of
+from tests.golden.pipelines import STREAMED_B, keys_of, streamed
 from tests.state import compositions as c
 from tests.state.reference import Reference, epoch_of
 from tests.state.stopping import Recording, a_few
@@ -55,6 +55,12 @@ def _selection():
         yield c.compose(source, workers="threads-2", loader_cut=c.with_epoch, rebatched=True)
 
 
+def _sometimes_empty():
+    """A worker whose pass yields nothing ends its epoch there."""
+    dataset = streamed(STREAMED_B, shardshuffle=True).rsample(0.5).with_epoch(9)
+    return c.LOADERS["processes-2-persistent"](dataset)
+
+
 def _processes():
     yield c.compose(c.stream_shuffled, workers="processes-1")
     yield c.compose(c.stream_shuffled, workers="processes-2-batch-2")
@@ -68,6 +74,7 @@ def _processes():
     # Workers that live on have read more passes than epochs, or go on where only counting says how far they are.
     yield c.compose(c.stream_shuffled, cut=c.repeated_and_cut, workers="processes-2-persistent")
     yield c.compose(c.generator_stage, cut=c.with_epoch, workers="processes-2-persistent")
+    yield c.Composition("sometimes_empty+processes-2-persistent", _sometimes_empty, c.Promise(c.B, epoch="some"))
 
 
 def _everything():

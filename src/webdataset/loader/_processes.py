@@ -59,6 +59,9 @@ class Processes(DataLoader, Resumable):  # type: ignore[misc]  # torch has no ty
         self._iterations = 0  # how many were begun
         self._group_size = GroupSize()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_inner_loader": None}  # a copy starts workers of its own
+
     def __repr__(self) -> str:
         return loader_text(self.dataset, "processes")
 

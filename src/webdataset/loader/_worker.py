@@ -168,10 +168,13 @@ class WorkerDataset(SpawnPickling, TorchIterable):
 
     def _next_run(self, worker: int, meter: Meter) -> Run:
         """Return the run that yields the epoch: the last one where epochs continue, otherwise a new one."""
-        start, self.start, before = self.start, None, self._run
-        if start is None and before is not None and before.can_go_on and self.dataset.continues:
-            before.new_epoch()
-            return before
+        start: Any = self.start
+        self.start, before = None, self._run
+        if start is None and before is not None and self.dataset.continues:
+            if before.can_go_on:
+                before.new_epoch()
+                return before
+            start = {worker: _next_start(before, goes_on=True)}  # a pass without items was the last of its epoch
         cursor = Cursor(self.next_pass.peek()) if start is None else start[worker]
         options = RunOptions(timer=StageTimer(meter)) if self.watched else RunOptions()
         # Not after an epoch that was left early: what this worker had prefetched then must not change the next one.
