@@ -13,7 +13,7 @@ from typing import Any
 
 from webdataset.arguments import require_choice, require_count
 from webdataset.errors import SpecError, StateError
-from webdataset.flow import Json, Pass, Progress, Recall, Resumable, digest, well_formed
+from webdataset.flow import Json, Pass, Progress, Recall, Resumable, count_in, digest, well_formed
 from webdataset.order import check_weights
 
 from ._fluid import FluidInterface
@@ -80,7 +80,9 @@ class MixProgress(Progress):
         self.over = saved.get("over", False)
         if saved.get("drawing") is not None:
             self.drawing = self.drawing.load(saved["drawing"])
-            self.source, self.left = saved.get("source", 0), saved.get("left", 0)
+            self.source, self.left = count_in(saved.get("source", 0)), count_in(saved.get("left", 0))
+            if self.source >= max(1, len(self.parts)):
+                raise ValueError(f"there is no dataset {self.source}")
         for part, cursor in zip(self.parts, saved["datasets"], strict=True):
             if cursor is not None:
                 part.load(cursor, recall)
