@@ -92,6 +92,15 @@ class MixSchedule:
         True
         """
         try:
+            sources = range(len(saved["weights"]))
+            numbers = [saved[name] for name in ("behind", "counts", "credit")]
+            if (
+                any(len(each) != len(sources) or any(type(value) is not int for value in each) for each in numbers)
+                or any(abs(owed) > WINDOW * UNIT for owed in saved["behind"])  # each draw that is owed takes a step
+                or not set(saved["overdue"]) | set(saved["owners"]) <= set(sources)
+                or type(saved["step"]) is not int
+            ):
+                raise TypeError("expected integers for each source")
             schedule = cls(saved["weights"])
             schedule._behind = list(saved["behind"])
             schedule._begin(saved["weights"])

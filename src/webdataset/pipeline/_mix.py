@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from webdataset.arguments import require_choice, require_count
-from webdataset.errors import SpecError
-from webdataset.flow import Json, Pass, Recall, Resumable, digest, well_formed
+from webdataset.errors import SpecError, StateError
+from webdataset.flow import Json, Pass, Recall, Resumable, count_in, digest, well_formed
 from webdataset.order import check_weights
 
 from ._fluid import FluidInterface
@@ -69,7 +69,9 @@ class MixProgress(PartsProgress):
         self.over = saved.get("over", False)
         if saved.get("drawing") is not None:
             self.drawing = self.drawing.load(saved["drawing"])
-            self.source, self.left = saved.get("source", 0), saved.get("left", 0)
+            self.source, self.left = count_in(saved.get("source", 0)), count_in(saved.get("left", 0))
+            if self.source >= max(1, len(self.parts)):
+                raise ValueError(f"there is no dataset {self.source}")
 
 
 @dataclass(frozen=True)

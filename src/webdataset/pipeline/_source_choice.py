@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from webdataset.flow import Json, digest
+from webdataset.flow import Json, count_in, digest
 from webdataset.order import MixSchedule, check_weights, pick
 
 
@@ -51,7 +51,10 @@ class InTurns(Drawing):
 
     def load(self, saved: Json) -> InTurns:
         """Go on with the next turn."""
-        self.left, self.turn = list(saved["left"]), saved["turn"]
+        left, turn = list(saved["left"]), saved["turn"]
+        if not set(left) <= set(self.left) or turn not in range(len(left)):
+            raise ValueError(f"{left} are left, and it is the turn of {turn}")
+        self.left, self.turn = left, turn
         return self
 
 
@@ -77,7 +80,7 @@ class AtRandom(Drawing):
 
     def load(self, saved: Json) -> AtRandom:
         """Go on with the next draw."""
-        self.weights, self.step = list(saved["weights"]), saved["step"]
+        self.weights, self.step = check_weights(saved["weights"], len(self.weights)), count_in(saved["step"])
         return self
 
 
@@ -131,7 +134,7 @@ class ByShares(Drawing):
             self._shares.set(saved["set"])  # release 2.0.0 saved them only here
         self._set = None if saved.get("unused") else saved.get("set")
         self._schedule = MixSchedule.load(saved["schedule"]) if "schedule" in saved else MixSchedule(saved["set"])
-        self._step, self._dropped = saved.get("step", 0), set(saved.get("dropped", ()))
+        self._step, self._dropped = count_in(saved.get("step", 0)), set(saved.get("dropped", ()))
         return self
 
 
