@@ -11,6 +11,7 @@ from contextlib import closing
 
 import pytest
 
+import webdataset as wds
 from tests.golden.pipelines import STREAMED_B, keys_of, streamed
 from tests.state import compositions as c
 from tests.state.reference import Reference, epoch_of
@@ -61,6 +62,12 @@ def _sometimes_empty():
     return c.LOADERS["processes-2-persistent"](dataset)
 
 
+def _mix_with_a_part_not_drawn():
+    """The next epoch begins where the parts are, in all workers alike."""
+    mixed = wds.RandomMix([streamed(shardshuffle=True), streamed(STREAMED_B).slice(0)], [1, 3], seed=6)
+    return c.LOADERS["processes-2"](wds.DataPipeline(mixed.repeat(1, nbatches=2)))
+
+
 def _processes():
     yield c.compose(c.stream_shuffled, workers="processes-1")
     yield c.compose(c.stream_shuffled, workers="processes-2-batch-2")
@@ -74,6 +81,9 @@ def _processes():
     # Workers that live on have read more passes than epochs, or go on where only counting says how far they are.
     yield c.compose(c.stream_shuffled, cut=c.repeated_and_cut, workers="processes-2-persistent")
     yield c.compose(c.generator_stage, cut=c.with_epoch, workers="processes-2-persistent")
+    yield c.Composition(
+        "mix_with_a_part_not_drawn+processes-2", _mix_with_a_part_not_drawn, c.Promise(c.A, epoch="some")
+    )
     yield c.Composition("sometimes_empty+processes-2-persistent", _sometimes_empty, c.Promise(c.B, epoch="some"))
 
 

@@ -136,7 +136,8 @@ def join_cursors(cursors: list[Cursor], turn: int, *, exact: bool = False) -> Js
         turn: the worker that is next.
         exact: more passes may follow in this epoch (see `join_workers`).
     """
-    if all(cursor == cursors[0] for cursor in cursors) and cursors[0].is_beginning:
+    first = cursors[0]
+    if all(cursor == first for cursor in cursors) and first.is_beginning and first.is_portable:
         return cursors[0]
     begun = next((cursor for cursor in cursors if cursor.plan is not None), None)
     passes = {(cursor.epoch, cursor.passes, cursor.position) for cursor in cursors}
