@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from webdataset.arguments import require_choice, require_count
-from webdataset.errors import SpecError, StateError
+from webdataset.errors import SpecError
 from webdataset.flow import Json, Pass, Recall, Resumable, count_in, digest, well_formed
 from webdataset.order import check_weights
 
