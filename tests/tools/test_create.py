@@ -1,5 +1,7 @@
 """`create`: every kind of source, sizes, order, parts, and bad input."""
 
+import datetime
+import decimal
 import io
 import json
 import random
@@ -194,6 +196,22 @@ def test_parquet(here):
     pyarrow.parquet.write_table(table, "t.parquet")
     create("t.parquet", "out.tar")
     assert read("out.tar") == {"a": {"jpg": b"1", "cls": b"1"}, "b": {"cls": b"2"}}
+
+
+def test_values_of_parquet_that_json_does_not_have(here):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    import pyarrow.parquet
+
+    day = datetime.date(2026, 1, 2)
+    values = {"date": day, "took": datetime.timedelta(seconds=1), "price": decimal.Decimal("1.50"), "days": [day]}
+    pyarrow.parquet.write_table(arrow.Table.from_pylist([{"__key__": "a", **values}]), "t.parquet")
+    create("t.parquet", "out.tar")
+    assert read("out.tar") == {
+        "a": {"date": b"2026-01-02", "took": b"0:00:01", "price": b"1.50", "days": b'["2026-01-02"]'}
+    }
+    pyarrow.parquet.write_table(arrow.table({"__key__": ["a"], "parts": [[b"1"]]}), "t.parquet")
+    with pytest.raises(FormatError, match="has bytes in it.*row 1.*a column of their own"):
+        create("t.parquet", "bytes.tar")
 
 
 def test_tree(tree):

@@ -66,7 +66,8 @@ def _check_key(key: str) -> None:
 def _entry(row: Mapping[str, Any], place: str, key: str, file: Callable[[str], Source]) -> Entry:
     fields: dict[str, Source] = {}
     for column, value in row.items():
-        data = as_bytes(value)
+        with located(shard=place, field=column):
+            data = as_bytes(value)
         if data is None:
             continue
         name = column.removeprefix("@").lower()

@@ -109,13 +109,21 @@ def group_entries(members: Iterable[tuple[str, str, Source, str]]) -> Iterator[E
 
 
 def as_bytes(value: Any) -> bytes | None:
-    """A value of a manifest as bytes: text as it is, everything else as JSON; None stays None.
+    """A value of a manifest as bytes: text unchanged, dates and decimals as text, the rest as JSON; None stays None.
 
-    >>> as_bytes("3"), as_bytes({"a": 1}), as_bytes(None)
-    (b'3', b'{"a": 1}', None)
+    >>> from datetime import date
+    >>> as_bytes("3"), as_bytes({"a": 1}), as_bytes(date(2026, 1, 2)), as_bytes(None)
+    (b'3', b'{"a": 1}', b'2026-01-02', None)
     """
     if value is None:
         return None
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+    is_json = isinstance(value, dict | list | tuple | int | float)
+    return (json.dumps(value, default=_inner_text) if is_json else str(value)).encode()
+
+
+def _inner_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        raise FormatError("a list or struct has bytes in it", hint="put the bytes into a column of their own")
+    return str(value)
