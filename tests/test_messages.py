@@ -42,6 +42,7 @@ NO_REMEDY = {
     ("wids/wids_dl.py", "CommandFailed"): "the text of the command",
     ("webdataset/flow.py", "StateError"): "cannot happen unless a stage breaks the protocol",
     ("webdataset/pipeline/_running_pass.py", "StateError"): "caught, and the state is counted instead",
+    ("webdataset/pipeline/_nested_join.py", "StateError"): "caught, and the state is counted instead",
     ("webdataset/loader/_worker.py", "StageError"): "carries the traceback of a worker; its last line has the hint",
     ("webdataset/stores/_ais.py", "StoreError"): "retried; the last error says how often",
     ("webdataset/stores/_fsspec.py", "StoreError"): "the text of the store itself",

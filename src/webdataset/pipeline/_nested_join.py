@@ -19,7 +19,7 @@ class JoinProgress(PartsProgress):
 
     def save(self) -> Json:
         """Not in the middle of a pass: the join may hold samples of one dataset that another one lacks."""
-        raise StateError("a join is read again up to where it was")
+        raise StateError("a join has no state in the middle of a pass")
 
 
 @dataclass(frozen=True)
