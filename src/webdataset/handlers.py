@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
+from webdataset.mutex import Mutex
 from webdataset.redact import redacted, scrub, warn
 
 Handler = Callable[[Exception], bool | None]
@@ -38,7 +39,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self._seen: Counter[type[Exception]] = Counter()
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def show(self, exn: Exception) -> None:
         with self._lock:
@@ -178,7 +179,7 @@ class SkipLog:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._listed = 0
         self._begin()
         _logs.add(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from webdataset.index import (
     read_by_shard,
     read_description,
 )
+from webdataset.mutex import Mutex
 from webdataset.redact import warn
 from webdataset.stores import Closing
 
@@ -162,7 +162,7 @@ class ShardListDataset(Closing):
     def _forget_open(self) -> None:
         self._open: OrderedDict[int, ShardReader] = OrderedDict()
         self._seen: dict[str, Any] = {}  # of all shards, also of those that were let go of
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._accesses = self._misses = 0
         self._begun: set[int] = set()
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from webdataset import config, tar
 from webdataset.errors import TruncatedShard, Where, located
+from webdataset.mutex import Mutex
 
 
 class Row(NamedTuple):
@@ -40,7 +40,7 @@ class TarMembers:
         named = isinstance(file, str | os.PathLike)
         self.path: str | None = os.fspath(file) if named else getattr(file, "name", None)
         self._stream: Any = Path(file).open("rb") if named else file  # noqa: SIM115 - closed by `close`
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self.rows: list[Row] = []
         self._starts: list[int] = []
         try:

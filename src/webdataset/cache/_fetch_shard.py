@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webdataset.errors import FormatError, StoreError, Where
+from webdataset.mutex import Mutex
 from webdataset.read_methods import find_read1
 from webdataset.stores import abandonable, counters, is_strong, redacted, stat
 
@@ -42,7 +43,7 @@ class Fill:
         self._directory, self._url, self.name = directory, url, name
         # The lock itself is taken, not the condition: Ctrl-C inside Condition.__enter__, which is Python code, would
         # leave it locked.
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._changed = threading.Condition(self._lock)
         self._stop, self.finished = threading.Event(), False
         self.error: BaseException | None = None

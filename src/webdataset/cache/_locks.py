@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from urllib.parse import quote
 
 from webdataset import config
 from webdataset.errors import StoreError, Where
+from webdataset.mutex import Mutex
 from webdataset.stores import lock_file, pause
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
@@ -65,7 +65,7 @@ class Locks:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         self._held: dict[str, Any] = {}
         self.soft = False
 

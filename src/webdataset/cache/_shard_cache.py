@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import IO, Any
 from webdataset import config
 from webdataset.arguments import require_callable, require_callable_or_none, require_choice, require_number
 from webdataset.errors import SpecError, StoreError, Where
+from webdataset.mutex import Mutex
 from webdataset.redact import hides_secrets
 from webdataset.stores import Stream, counters, open_read, redacted
 
@@ -276,7 +276,7 @@ class CacheDirectory:
         self.locks = Locks(self.records.notes)
         self.quota = Quota(self.records, self.locks, int(cache.limit))
         self._sweep()
-        self.mutex = threading.Lock()
+        self.mutex = Mutex()
         self.fills: dict[str, Fill] = {}
         self.origins = Revalidation()
 

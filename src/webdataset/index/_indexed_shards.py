@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from webdataset.arguments import require_callable
 from webdataset.errors import FormatError, SpecError, StaleIndex, Where, located
+from webdataset.mutex import Mutex
 from webdataset.order import starts_of
 from webdataset.redact import hides_secrets, redacted, warn
 
@@ -298,7 +298,7 @@ class _Shards:
         self._indexes = RecentIndexes()
         self._readers: OrderedDict[int, ShardReader] = OrderedDict()
         self._seen: dict[str, Any] = {}  # of all shards, also of those whose readers are gone
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         if isinstance(shards, Description):
             self.urls = shards.urls
             self.counts = shards.counts
@@ -393,4 +393,4 @@ class _Shards:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._lock = Mutex()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 
 from webdataset import config
+from webdataset.mutex import Mutex
 
 from ._shard_index import ShardIndex
 
@@ -32,7 +32,7 @@ class RecentIndexes:
         self._indexes: OrderedDict[int, tuple[ShardIndex, int]] = OrderedDict()
         self._bytes = 0
         self._logged = False
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def get(self, shard: int) -> ShardIndex | None:
         """The index of a shard, if it is still there."""

@@ -6,7 +6,6 @@ every item.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from webdataset.handlers import SkipLog, Skipped
+from webdataset.mutex import Mutex
 from webdataset.stores import counters
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ class StageTimer:
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def stream(self, name: str, items: Iterator[Any], *, reads: bool = False) -> Iterator[Any]:
         """Return the items, timed; the time includes that of the streams before."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from webdataset.flow import DROP, EndOfStreamError, Pass, Resumable, fuse, turn
+from webdataset.mutex import Mutex
 from webdataset.pipeline import InFlight, Loop
 
 from ._item_sizes import size_of, size_of_many
@@ -74,7 +75,7 @@ class Pool:
         self.spent = 0.0  # seconds spent in `next_chunk` of any group: upstream of a group there may be another one
         self._groups = 0
         self._executor: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def stage(self, functions: Sequence[Callable[[Any], Any]]) -> Threaded:
         """Return the stage that runs these functions, for `RunOptions.fused`."""

@@ -19,7 +19,6 @@ import re
 import struct
 import sys
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from webdataset import world
 from webdataset.arguments import require_count
 from webdataset.errors import StageError
 from webdataset.flow import digest
+from webdataset.mutex import Mutex
 
 _WORD = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQQ")  # name, first pass, birth
@@ -210,7 +210,7 @@ def _birth_of_first(worker: int) -> int:
 
 # Counters that are not shared yet. They are shared before a fork; the lock keeps other threads from adding any then.
 _not_shared: weakref.WeakSet[EpochCounter] = weakref.WeakSet()
-_fork_lock = threading.Lock()
+_fork_lock = Mutex()
 
 
 def _before_fork() -> None:

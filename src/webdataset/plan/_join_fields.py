@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,6 +13,7 @@ from webdataset.describe import Described
 from webdataset.errors import FormatError, Where
 from webdataset.flow import Pass, PerItem, digest
 from webdataset.index import Description, IndexedShards
+from webdataset.mutex import Mutex
 from webdataset.stages import Select
 
 MISSING = ("error", "keep", "drop")
@@ -36,7 +36,7 @@ class ByKey:
     def __init__(self, dataset: IndexedShards) -> None:
         self._dataset = dataset
         self._table: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def __repr__(self) -> str:
         urls = self._dataset.urls

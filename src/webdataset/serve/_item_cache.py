@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
+
+from webdataset.mutex import Mutex
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class MadeItems:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._kept: OrderedDict[bytes, Made] = OrderedDict()
         self._under_way: dict[bytes, Future[Made]] = {}
         self.size = 0

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from webdataset.arguments import require_count
 from webdataset.errors import FormatError, SpecError, StoreError, WebDatasetError
+from webdataset.mutex import Mutex
 from webdataset.pipeline import DataPipeline
 from webdataset.redact import redacted
 
@@ -75,7 +76,7 @@ class Worker:
         self._answers: deque[tuple[bytes, int, list[list[Any]]]] = deque()  # each a message and the parts of it
         self._stopping, self._serving = threading.Event(), False
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._counts: Counter[str] = Counter()
         self._busy, self._began = 0.0, time.monotonic()
         self._context = zmq.Context()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, ClassVar
 
 from webdataset.arguments import require_count
 from webdataset.errors import SpecError, StateError, StoreError, Where
+from webdataset.mutex import Mutex
 from webdataset.optional import require
 
 from ._record_replay import OnDisk, Pickler, Played, RecordingLock, Store, play
@@ -72,7 +72,7 @@ class _Environments:
 
     def __init__(self) -> None:
         self._open: dict[str, list[Any]] = {}
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         os.register_at_fork(after_in_child=self._forget)
 
     def acquire(self, path: str, map_size: int) -> Any:
@@ -97,7 +97,7 @@ class _Environments:
                 self._open.pop(key)[0].close()
 
     def _forget(self) -> None:
-        inherited, self._open, self._lock = self._open, {}, threading.Lock()
+        inherited, self._open, self._lock = self._open, {}, Mutex()
         for environment, _ in inherited.values():
             environment.close()
 

@@ -13,7 +13,6 @@ import os
 import pickle
 import struct
 import sys
-import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ from typing import IO, Any
 
 from webdataset.child_processes import Lifeline, reap, start
 from webdataset.errors import StoreError
+from webdataset.mutex import Mutex
 
 from ._byte_stream import Stream
 from ._store import PIECE, Stat, Store
@@ -30,7 +30,7 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from webdataset.stores._broker_s
 
 _idle: list[Broker] = []
 _brokers: weakref.WeakSet[Broker] = weakref.WeakSet()
-_lock = threading.Lock()
+_lock = Mutex()
 
 
 class Broker:
@@ -227,7 +227,7 @@ def receive(pipe: IO[bytes]) -> Any:
 
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent's lock may have been held by a thread that does not exist here
-    _lock = threading.Lock()
+    _lock = Mutex()
     for broker in list(_brokers):  # those with an open stream too
         broker.forget()
     _brokers.clear()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 from webdataset import config
 from webdataset.errors import SpecError
+from webdataset.mutex import Mutex
 
 from ._broker import close_brokers
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _KEPT = 16
 
 _managers: dict[str | None, urllib3.PoolManager] = {}
-_lock = threading.Lock()
+_lock = Mutex()
 
 
 def manager(url: str) -> urllib3.PoolManager:
@@ -66,7 +66,7 @@ def _new_manager(proxy: str | None) -> urllib3.PoolManager:
 
 def _after_fork() -> None:
     global _lock  # noqa: PLW0603 - the parent's lock may have been held by a thread that does not exist here
-    _lock = threading.Lock()
+    _lock = Mutex()
     _managers.clear()
 
 

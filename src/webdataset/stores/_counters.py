@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import Counter
 from collections.abc import Mapping
+
+from webdataset.mutex import Mutex
 
 
 class Counters:
@@ -20,7 +21,7 @@ class Counters:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._numbers: Counter[str] = Counter()
 
     def add(self, name: str, amount: float = 1) -> None:
@@ -39,7 +40,7 @@ class Counters:
 
     def after_fork(self) -> None:
         """Replace the lock in a child: another thread of the parent may have held it."""
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
 
 def growth(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:

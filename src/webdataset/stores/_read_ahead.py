@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Self
 
 from webdataset.arguments import require_count
+from webdataset.mutex import Mutex
 from webdataset.read_methods import find_read1, find_readinto
 
 from ._byte_stream import Stream
@@ -37,7 +38,7 @@ class _Shared:
     slow = False
 
     def __init__(self, limit: int) -> None:
-        self.lock = threading.Lock()
+        self.lock = Mutex()
         self.changed = threading.Condition(self.lock)
         self.limit, self.used = limit, 0
         self._bytes, self._seconds = 0, 0.0

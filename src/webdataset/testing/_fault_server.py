@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from webdataset.mutex import Mutex
+
 from ._faults import Fault, Schedule
 from ._web_server import LoopbackServer, reset, wanted_range
 
@@ -55,7 +57,7 @@ class FaultServer(LoopbackServer):
         super().__init__(self._serve, tls)
         self._latency, self._bandwidth = latency, bandwidth
         self._objects: dict[str, _Served] = {}
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._leaving = threading.Event()
 
     def add(self, name: str, data: bytes, schedule: Schedule | None = None) -> str:

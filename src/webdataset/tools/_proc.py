@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from webdataset.arguments import require_choice
 from webdataset.child_processes import Guard, run_shell
 from webdataset.errors import CommandFailed, FormatError, SpecError, UnsafeContent, Where, located
 from webdataset.flow import Stage
+from webdataset.mutex import Mutex
 
 from ._file_tree import read_folder
 from ._load_function import load_function
@@ -119,7 +119,7 @@ class _Running:
     """The running commands of all threads: `kill` ends them, and no other one starts."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Mutex()
         self._guards: weakref.WeakSet[Guard] = weakref.WeakSet()
         self._stopped = False
 

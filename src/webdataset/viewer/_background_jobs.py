@@ -12,6 +12,7 @@ from typing import Any
 
 from webdataset import stores
 from webdataset.errors import ShardNotFound, SpecError, WebDatasetError
+from webdataset.mutex import Mutex
 
 _MOST_KEPT = 24
 _MOST_RUNNING = 4
@@ -102,7 +103,7 @@ class Jobs:
         self._numbers = itertools.count(1)
         self._jobs: OrderedDict[int, Job] = OrderedDict()
         self._keys: dict[Any, int] = {}
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def start(self, name: str, key: Any, function: Callable[[Job], Any]) -> Job:
         """The job for `key`: a running or finished one, or a new one."""

@@ -20,6 +20,7 @@ from webdataset.index import (
     read_description,
     save_index,
 )
+from webdataset.mutex import Mutex
 from webdataset.shards import expand
 
 from ._shard_view import IndexedShard, ShardView, StreamedShard
@@ -69,7 +70,7 @@ class Catalog(stores.Closing):
     def __init__(self, inputs: str | Sequence[str], index: str | None = None) -> None:
         given = [inputs] if isinstance(inputs, str) else list(inputs)
         self._place = index
-        self._lock = threading.RLock()
+        self._lock = Mutex()
         self._closed = threading.Event()
         self._views: OrderedDict[int, ShardView] = OrderedDict()
         self._streamed: dict[int, StreamedShard] = {}

@@ -6,7 +6,6 @@ import base64
 import json
 import random
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from webdataset.errors import SpecError, Where
+from webdataset.mutex import Mutex
 from webdataset.redact import redacted
 
 from ._cells import shown_text
@@ -45,7 +45,7 @@ class ModelInput:
         self, make: Callable[[], Any], checkpoint: Mapping[str, Any] | None = None, *, owned: bool = True
     ) -> None:
         self._make, self._checkpoint, self._owned = make, checkpoint, owned
-        self._lock = threading.Lock()  # the state of random generators belongs to the whole process
+        self._lock = Mutex()  # the state of random generators belongs to the whole process
 
     def step(self, step: int, draws: int = 1) -> dict[str, Any]:
         """Item number `step` of an epoch, drawn several times with other random numbers."""

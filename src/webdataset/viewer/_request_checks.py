@@ -9,12 +9,13 @@ sends for another site is refused by its `Origin` or `Sec-Fetch-Site`.
 from __future__ import annotations
 
 import secrets
-import threading
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from webdataset.mutex import Mutex
 
 _NAMES: Final = ("127.0.0.1", "localhost")
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
@@ -40,7 +41,7 @@ class Tokens:
     def __init__(self) -> None:
         self._tokens: set[str] = set()
         self._sessions: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def new(self) -> str:
         """A new token for one use."""

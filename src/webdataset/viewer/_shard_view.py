@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 from webdataset.errors import ShardNotFound, Where
 from webdataset.index import ReadsRanges, ShardIndex, ShardReader, open_bytes
+from webdataset.mutex import Mutex
 from webdataset.samples import OWN_FIELDS, read_shard
 
 # Of a shard without random access so many samples are kept, and so many bytes.
@@ -33,7 +33,7 @@ class IndexedShard:
         self.index = index
         self._reader = ShardReader(url, index)
         self._bytes: Any = None
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def __len__(self) -> int:
         return len(self.index)

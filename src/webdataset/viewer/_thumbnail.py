@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 from webdataset.codecs import open_image, open_media
 from webdataset.errors import DecodingError, FormatError, WebDatasetError
 from webdataset.index import SeekableRange
+from webdataset.mutex import Mutex
 from webdataset.optional import require
 
 # An image with more pixels is not decoded; 100 million are 300 MB in memory.
@@ -19,7 +19,7 @@ MOST_PIXELS = 100_000_000
 # A larger field is not fetched for a picture.
 MOST_BYTES = 64_000_000
 _FRAMES_TRIED = 30
-_quiet = threading.Lock()  # filters of warnings belong to the whole process
+_quiet = Mutex()  # filters of warnings belong to the whole process
 
 
 def check_fetch(size: int) -> None:
