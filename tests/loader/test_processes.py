@@ -81,7 +81,10 @@ def test_two_iterations_at_once_do_not_share_workers(persistent, again):
     """Mutation: let both use the workers that live, or one number of the pass."""
     expected = [plain(epoch) for epoch in itertools.repeat(processes(batches(), 2), 3)]
     start = SecondWorkerWaits()
-    loader = processes(batches(), 2, persistent_workers=persistent, worker_init_fn=start)
+    context = "fork"  # the event is one of forked processes
+    loader = processes(
+        batches(), 2, persistent_workers=persistent, worker_init_fn=start, multiprocessing_context=context
+    )
     other = again(loader)
     first = iter(loader)
     found = [plain([next(first)])]
@@ -384,6 +387,7 @@ def test_workers_that_are_told_to_be_one_worker_are_refused(monkeypatch):
     monkeypatch.setenv("WORKER", "1")
     monkeypatch.setenv("NUM_WORKERS", "2")
     dataset = wds.DataPipeline(range(4), wds.split_by_worker)
-    assert list(wds.WebLoader(dataset, batch_size=None, num_workers=1)) == [1, 3]
+    # A server of forks may have been started before, with another environment.
+    assert list(wds.WebLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="fork")) == [1, 3]
     with pytest.raises(wds.SpecError, match="worker process 0 of 2 has the number 1 of 2"):
         list(wds.WebLoader(dataset, batch_size=None, num_workers=2))

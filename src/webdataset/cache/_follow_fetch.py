@@ -33,8 +33,9 @@ class Follower(Stream):
         self._descriptor: int | None = None
         self._origin: Any = None
         self._ended = False
-        self._fill: Fill | None = cache.attach(url, name)
+        self._fill: Fill | None = None  # for `close`, if `attach` raises
         self._wait = Wait()
+        self._fill = cache.attach(url, name)
 
     def begin(self) -> None:
         """Wait for the first byte, so that a shard that cannot be read fails where it is opened."""
