@@ -388,6 +388,7 @@ def test_workers_that_are_told_to_be_one_worker_are_refused(monkeypatch):
     monkeypatch.setenv("NUM_WORKERS", "2")
     dataset = wds.DataPipeline(range(4), wds.split_by_worker)
     # A server of forks may have been started before, with another environment.
-    assert list(wds.WebLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="fork")) == [1, 3]
+    settings = {"batch_size": None, "multiprocessing_context": "fork"}
+    assert list(wds.WebLoader(dataset, num_workers=1, **settings)) == [1, 3]
     with pytest.raises(wds.SpecError, match="worker process 0 of 2 has the number 1 of 2"):
-        list(wds.WebLoader(dataset, batch_size=None, num_workers=2))
+        list(wds.WebLoader(dataset, num_workers=2, **settings))
