@@ -119,7 +119,7 @@ class PartsProgress(Progress):
         return _start([part.save_next() for part in self.parts])
 
     def load(self, saved: Json, recall: Recall) -> None:
-        """Go on in all of them."""
+        """Load the cursor of each dataset."""
         if len(saved["datasets"]) != len(self.parts):
             raise StateError(
                 f"the checkpoint has {len(saved['datasets'])} datasets here, this pipeline has {len(self.parts)}",
@@ -130,19 +130,19 @@ class PartsProgress(Progress):
                 part.load(cursor, recall)
 
     def follow(self, before: Progress) -> None:
-        """Every dataset follows its pass before."""
+        """Continue each dataset after its own pass before."""
         assert isinstance(before, PartsProgress)
         for part, earlier in zip(self.parts, before.parts, strict=True):
             part.follow(earlier)
 
     def end_pass(self) -> None:
-        """Close what no epoch goes on with."""
+        """Close the datasets whose next epoch does not continue this one."""
         for part in self.parts:
             if not part.dataset.continues:
                 part.close()
 
     def close(self) -> None:
-        """Close what the datasets hold open."""
+        """Close what the datasets have open."""
         for part in self.parts:
             part.close()
 

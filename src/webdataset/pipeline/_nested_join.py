@@ -31,11 +31,11 @@ class Joined(Resumable):
 
     @cached_property
     def datasets(self) -> list[Any]:
-        """What is joined."""
+        """The datasets of the join; any other iterable as a dataset."""
         return [each if isinstance(each, self.nested) else self.nested(each) for each in self.join.sources]
 
     def start(self, during: Pass) -> JoinProgress:
-        """The epochs of the datasets have the number of the pass."""
+        """Return the progress of a pass, whose number is that of the epoch of each dataset."""
         return JoinProgress([NestedProgress(dataset, during) for dataset in self.datasets])
 
     def run(self, items: Iterator[Any], at: JoinProgress, /) -> Iterator[Any]:

@@ -31,7 +31,11 @@ class TemporaryFolder:
             self._folder = tempfile.TemporaryDirectory(
                 ".part", temporary_prefix(_NAME), place, ignore_cleanup_errors=True
             )
-            self._lock = lock_folder(self._folder.name)
+            try:
+                self._lock = lock_folder(self._folder.name)
+            except BaseException:
+                self._folder.cleanup()
+                raise
         self.name = self._folder.name
 
     def close(self) -> None:
